@@ -1,0 +1,7 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod fixture;
+mod isolation;
+mod libraries;
+mod records;
+mod sinks;
