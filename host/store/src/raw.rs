@@ -1,0 +1,129 @@
+//! Objects as a source delivers them, before the store shapes them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use haptic_api::ManifestSource;
+use haptic_model::{ObjectRef, SourceLocation};
+use serde_json::Value;
+
+/// What tells objects of a source apart: group (without the version), kind, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RawKey {
+    pub group: Arc<str>,
+    pub kind: Arc<str>,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// An object as it was read. It keeps compact JSON text and not a tree, which would take ten times the memory.
+pub struct RawObject {
+    /// Group and version, such as `networking.k8s.io/v1`.
+    pub api_version: Arc<str>,
+    pub kind: Arc<str>,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    pub source: SourceLocation,
+    /// What a decoder needs to name lines; only of kinds of haptic's own group.
+    pub manifest: Option<Arc<ManifestSource>>,
+    serial: u64,
+    json: Box<str>,
+}
+
+/// What a source says about one object.
+#[derive(Clone, Debug)]
+pub enum RawChange {
+    Upsert(Arc<RawObject>),
+    Delete(RawKey),
+}
+
+// === impl RawObject ===
+
+impl RawObject {
+    /// Reads kind, names and version from the object. `None` if one of `apiVersion`, `kind` and `metadata.name` is
+    /// missing or empty.
+    pub fn new(value: &Value, namespace: &str, source: SourceLocation) -> Option<Self> {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        Some(Self {
+            api_version: text("/apiVersion")?.into(),
+            kind: text("/kind")?.into(),
+            namespace: namespace.into(),
+            name: text("/metadata/name")?.into(),
+            source,
+            manifest: None,
+            serial: NEXT.fetch_add(1, Ordering::Relaxed),
+            json: value.to_string().into(),
+        })
+    }
+
+    /// The same object in a manifest of which the text is kept.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: Arc<ManifestSource>) -> Self {
+        self.manifest = Some(manifest);
+        self
+    }
+
+    /// The object as JSON; parsed on every call.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.json).expect("it was written by serde_json")
+    }
+
+    /// The same content in the same place: a source keeps the object it has.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let text = |object: &Self| object.manifest.as_ref().map(|manifest| Arc::clone(&manifest.text));
+        self.json == other.json && self.source == other.source && text(self) == text(other)
+    }
+
+    /// A number that no other raw object of this process has.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub fn key(&self) -> RawKey {
+        RawKey {
+            group: self.group().into(),
+            kind: Arc::clone(&self.kind),
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+        }
+    }
+
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef { kind: Arc::clone(&self.kind), namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
+    }
+
+    /// The group of its version; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Decodes one of haptic's own kinds strictly.
+    pub fn decode<T>(&self) -> Result<T, Vec<haptic_model::Finding>>
+    where
+        T: haptic_api::Kind,
+    {
+        let value = self.value();
+        match &self.manifest {
+            Some(manifest) => haptic_api::decode(&value, manifest),
+            None => haptic_api::decode(
+                &value,
+                &ManifestSource { line: self.source.line, ..ManifestSource::named(Arc::clone(&self.source.file)) },
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for RawObject {
+    // Content may be secret and is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawObject({} {} from {})", self.api_version, self.reference(), self.source)
+    }
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -1,0 +1,187 @@
+//! One immutable state of the store, and the reads that templates make of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use imbl::OrdMap;
+use thiserror::Error;
+
+use crate::Object;
+
+/// One immutable state of all watched resources. A clone shares everything.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub(crate) resources: BTreeMap<Arc<str>, Arc<ResourceState>>,
+}
+
+/// A read, as a dependency of what was rendered with its answer. `get_single` depends on the same as `fetch`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Read {
+    List { resource: Arc<str> },
+    Fetch { resource: Arc<str>, keys: Box<[Arc<str>]> },
+}
+
+/// The identity of a read's answer: two stamps of one read are equal exactly if it found the same objects with the
+/// same contents. An answer with nothing in it has a stamp too.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Stamp(Answer);
+
+/// Why a read has no answer. Never the same as "nothing found".
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReadError {
+    #[error("no watched resource is named `{resource}`; there are: {known}")]
+    UnknownResource { resource: String, known: String },
+    #[error("reading `{resource}` needs at least one key; use list() for all objects")]
+    NoKeys { resource: String },
+    #[error("reading `{resource}` with {given} keys, but its index has {arity}")]
+    TooManyKeys { resource: String, given: usize, arity: usize },
+    #[error(
+        "{count} objects of `{resource}` match {keys}, such as {first} and {second}; get_single() needs at most one"
+    )]
+    SeveralMatches { resource: String, keys: String, count: usize, first: String, second: String },
+}
+
+/// The key of one object: the values of its index, then namespace and name. Components are compared one by one, so
+/// that no value can be taken for two.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) components: Box<[Arc<str>]>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+/// One immutable state of one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceState {
+    pub(crate) arity: usize,
+    /// New whenever an object came, changed or went; unique in this process.
+    pub(crate) revision: u64,
+    pub(crate) objects: OrdMap<Key, Arc<Object>>,
+    /// All objects in order, made by the first `list` of this revision.
+    pub(crate) list: OnceLock<Arc<[Arc<Object>]>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Answer {
+    Unknown,
+    Revision(u64),
+    Serials(Box<[u64]>),
+}
+
+// === impl Read ===
+
+impl Read {
+    /// The watched resource that is read.
+    pub fn resource(&self) -> &Arc<str> {
+        match self {
+            Self::List { resource } | Self::Fetch { resource, .. } => resource,
+        }
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// The names of all watched resources, sorted.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.resources.keys()
+    }
+
+    /// The resources whose objects differ from those of an earlier state; comparing costs a step a resource.
+    pub fn changed_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Arc<str>> {
+        self.resources.iter().filter_map(|(name, state)| {
+            let same = earlier.resources.get(name).is_some_and(|before| before.revision == state.revision);
+            (!same).then_some(name)
+        })
+    }
+
+    /// How many components a key of this resource has; `None` if no resource has this name.
+    pub fn arity(&self, resource: &str) -> Option<usize> {
+        self.resources.get(resource).map(|state| state.arity)
+    }
+
+    /// How many objects there are of all resources.
+    pub fn len(&self) -> usize {
+        self.resources.values().map(|state| state.objects.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All objects by key, then namespace and name.
+    pub fn list(&self, resource: &str) -> Result<Arc<[Arc<Object>]>, ReadError> {
+        let state = self.state(resource)?;
+        Ok(Arc::clone(state.list.get_or_init(|| state.objects.values().cloned().collect())))
+    }
+
+    /// The objects whose key starts with `keys`, by key, then namespace and name.
+    pub fn fetch<K: AsRef<str>>(&self, resource: &str, keys: &[K]) -> Result<Vec<Arc<Object>>, ReadError> {
+        let state = self.state(resource)?;
+        if keys.is_empty() {
+            return Err(ReadError::NoKeys { resource: resource.to_owned() });
+        }
+        if keys.len() > state.arity {
+            let (given, arity) = (keys.len(), state.arity);
+            return Err(ReadError::TooManyKeys { resource: resource.to_owned(), given, arity });
+        }
+        Ok(state.find(keys).cloned().collect())
+    }
+
+    /// The only object whose key starts with `keys`, if there is one.
+    pub fn get_single<K: AsRef<str>>(&self, resource: &str, keys: &[K]) -> Result<Option<Arc<Object>>, ReadError> {
+        let mut found = self.fetch(resource, keys)?;
+        if let [first, second, ..] = found.as_slice() {
+            return Err(ReadError::SeveralMatches {
+                resource: resource.to_owned(),
+                keys: keys.iter().map(|key| format!("`{}`", key.as_ref())).collect::<Vec<_>>().join(", "),
+                count: found.len(),
+                first: first.reference().to_string(),
+                second: second.reference().to_string(),
+            });
+        }
+        Ok(found.pop())
+    }
+
+    /// The identity of what this read finds, at the cost of finding it; for `List` at no cost.
+    pub fn stamp(&self, read: &Read) -> Stamp {
+        let (Read::List { resource } | Read::Fetch { resource, .. }) = read;
+        let Some(state) = self.resources.get(resource) else { return Stamp(Answer::Unknown) };
+        Stamp(match read {
+            Read::List { .. } => Answer::Revision(state.revision),
+            Read::Fetch { keys, .. } => Answer::Serials(state.find(keys).map(|object| object.serial()).collect()),
+        })
+    }
+
+    fn state(&self, resource: &str) -> Result<&ResourceState, ReadError> {
+        self.resources.get(resource).map(Arc::as_ref).ok_or_else(|| {
+            let known: Vec<&str> = self.resources.keys().map(AsRef::as_ref).collect();
+            ReadError::UnknownResource { resource: resource.to_owned(), known: known.join(", ") }
+        })
+    }
+}
+
+// === impl ResourceState ===
+
+impl ResourceState {
+    pub(crate) fn new(arity: usize, revision: u64) -> Self {
+        Self { arity, revision, objects: OrdMap::new(), list: OnceLock::new() }
+    }
+
+    fn find<'s, K: AsRef<str>>(&'s self, keys: &'s [K]) -> impl Iterator<Item = &'s Arc<Object>> + 's {
+        let empty: Arc<str> = "".into();
+        let components = keys.iter().map(|key| key.as_ref().into()).collect();
+        let from = Key { components, namespace: Arc::clone(&empty), name: empty };
+        self.objects.range(from..).take_while(move |(key, _)| key.starts_with(keys)).map(|(_, object)| object)
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    fn starts_with<K: AsRef<str>>(&self, keys: &[K]) -> bool {
+        keys.len() <= self.components.len() && self.components.iter().zip(keys).all(|(a, b)| **a == *b.as_ref())
+    }
+}
