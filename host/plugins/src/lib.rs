@@ -1,0 +1,41 @@
+//! The Wasm host: loads plugins, proves that they are what they claim, and runs them under limits.
+//!
+//! What: [`PluginHost`] verifies, compiles (or takes from a compiled cache) and links a component; [`PluginSet`] is
+//! the plugins of one accepted configuration as the model's ports ([`haptic_model::ports`]) want them; [`inspect()`]
+//! says what a module is without running it. What not: fetching, Kubernetes, deciding which plugin guards what.
+//! Called by the controller's pipeline, which must do so on blocking threads: every call runs to its end or its limit.
+//!
+//! ```text
+//! bytes ─ digest ─ compile │ cache ─ link ─ trial run ─▶ LoadedPlugin ─┬▶ validators: a fresh instance per request
+//!                                                                      └▶ filters: an instance per render
+//! ```
+//!
+//! # Unsafe code
+//!
+//! Taking a compiled image back from disk is [`wasmtime::component::Component::deserialize`], which is unsafe because
+//! the runtime trusts the image's machine code. The one call stands in `cache.rs`, after the image was proved by a MAC
+//! whose key only this user can read, over a file in a folder that only this user can write. Nothing else in this
+//! crate may allow `unsafe_code`.
+
+mod cache;
+mod call;
+mod engine;
+mod failure;
+mod inspect;
+mod limits;
+mod load;
+mod plugin;
+mod report;
+mod session;
+mod set;
+mod ticker;
+mod v1;
+mod validate;
+mod wasi;
+
+pub use cache::CacheError;
+pub use inspect::{Inspection, inspect};
+pub use limits::Limits;
+pub use load::{HostError, LoadError, LoadErrorReason, MAX_MODULE_BYTES, PluginHost, PluginSettings, Purity};
+pub use plugin::LoadedPlugin;
+pub use set::{InvalidPluginSet, PluginSet, PluginUse, ValidatorScope};

@@ -1,0 +1,152 @@
+//! The filters of one render: an instance per plugin, and a memory of what was answered.
+
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+use haptic_model::ports::{FilterCall, FilterError, FilterSession, PluginFailure, PluginFailureKind};
+use wasmtime::Store;
+
+use crate::{
+    call::Call,
+    failure::classify,
+    plugin::LoadedPlugin,
+    report::printable,
+    ticker::InFlight,
+    v1::template_filters::{self, FilterError as GuestError},
+};
+
+/// Arguments and answers that one session remembers. Beyond it answers are right but not remembered.
+const MAX_MEMORY_BYTES: usize = 64 << 20;
+
+/// Longest own words of a filter that are kept.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// Which plugin offers a filter.
+pub(crate) type FilterIndex = HashMap<String, Arc<LoadedPlugin>>;
+
+/// Filters of one render. Filters are pure, so an answer is remembered by filter and arguments; the module, its
+/// generation and its config cannot change while the session lives.
+pub(crate) struct Session {
+    filters: Arc<FilterIndex>,
+    instances: HashMap<Arc<str>, Instance>,
+    answers: HashMap<Box<[u8]>, Result<String, String>>,
+    remembered: usize,
+    key: Vec<u8>,
+}
+
+struct Instance {
+    store: Store<Call>,
+    guest: template_filters::Guest,
+    /// The first call pays for the instance from its own time.
+    fresh: bool,
+    _in_flight: InFlight,
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(crate) fn new(filters: Arc<FilterIndex>) -> Self {
+        Self { filters, instances: HashMap::new(), answers: HashMap::new(), remembered: 0, key: Vec::new() }
+    }
+
+    fn run(&mut self, call: FilterCall<'_>) -> Result<Result<String, String>, PluginFailure> {
+        let Some(plugin) = self.filters.get(call.filter) else {
+            return Ok(Err("no plugin offers this filter".to_owned()));
+        };
+        let started = Instant::now();
+        let outcome = apply(&mut self.instances, plugin, call);
+        if outcome.is_err() {
+            // A trapped instance can't be entered again, and one that broke its contract is not trusted again.
+            self.instances.remove(&plugin.name);
+        }
+        plugin.count(started.elapsed(), outcome)
+    }
+}
+
+impl FilterSession for Session {
+    fn call(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
+        write_key(&mut self.key, call);
+        let refused =
+            |message: &String| FilterError::Refused { filter: call.filter.to_owned(), message: message.clone() };
+        if let Some(answer) = self.answers.get(self.key.as_slice()) {
+            return answer.as_ref().map(Clone::clone).map_err(refused);
+        }
+        let answer = self.run(call)?;
+        let (Ok(text) | Err(text)) = &answer;
+        let cost = self.key.len() + text.len();
+        if self.remembered + cost <= MAX_MEMORY_BYTES {
+            self.remembered += cost;
+            self.answers.insert(self.key.as_slice().into(), answer.clone());
+        }
+        answer.map_err(|message| refused(&message))
+    }
+}
+
+fn apply(
+    instances: &mut HashMap<Arc<str>, Instance>,
+    plugin: &Arc<LoadedPlugin>,
+    call: FilterCall<'_>,
+) -> Result<Result<String, String>, PluginFailureKind> {
+    let limit_bytes = plugin.limits.input_bytes;
+    let bytes = arguments(call).map(str::len).sum::<usize>() as u64;
+    if bytes > limit_bytes {
+        return Err(PluginFailureKind::InputLimit { limit_bytes, bytes });
+    }
+    if !instances.contains_key(&plugin.name) {
+        instances.insert(Arc::clone(&plugin.name), Instance::new(plugin)?);
+    }
+    let instance = instances.get_mut(&plugin.name).expect("it was inserted above");
+    if !std::mem::take(&mut instance.fresh) {
+        instance.store.data_mut().renew();
+        instance.store.set_epoch_deadline(1);
+    }
+    let answer = instance.guest.call_call(&mut instance.store, call.filter, call.value, call.positional, call.named);
+    match answer {
+        Err(error) => Err(classify(&instance.store, &error)),
+        Ok(Ok(json)) if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() => {
+            let message =
+                format!("the filter `{}` answered `{}`, which is not JSON", call.filter, printable(&json, 60));
+            Err(PluginFailureKind::Contract { message })
+        }
+        Ok(Ok(json)) => Ok(Ok(json)),
+        Ok(Err(GuestError::Refused(message))) => Ok(Err(printable(&message, MAX_MESSAGE_BYTES))),
+        Ok(Err(GuestError::Failed(message))) => {
+            Err(PluginFailureKind::Reported { message: printable(&message, MAX_MESSAGE_BYTES) })
+        }
+    }
+}
+
+fn arguments<'a>(call: FilterCall<'a>) -> impl Iterator<Item = &'a str> {
+    let named = call.named.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    std::iter::once(call.value).chain(call.positional.iter().map(String::as_str)).chain(named)
+}
+
+/// Writes what the answer follows from: every part with its length, so that no two calls share a key.
+fn write_key(key: &mut Vec<u8>, call: FilterCall<'_>) {
+    key.clear();
+    key.extend_from_slice(&(call.positional.len() as u64).to_le_bytes());
+    for part in std::iter::once(call.filter).chain(arguments(call)) {
+        key.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        key.extend_from_slice(part.as_bytes());
+    }
+}
+
+// === impl Instance ===
+
+impl Instance {
+    fn new(plugin: &LoadedPlugin) -> Result<Self, PluginFailureKind> {
+        let in_flight = plugin.ticker.enter();
+        let mut store = plugin.store();
+        let indices = plugin.exports.template_filters.as_ref().expect("only plugins with filters are in the index");
+        let started = plugin.pre.instantiate(&mut store).and_then(|instance| {
+            let guest = indices.load(&mut store, &instance)?;
+            Ok((guest.call_configure(&mut store, &plugin.config)?, guest))
+        });
+        match started {
+            Err(error) => Err(classify(&store, &error)),
+            Ok((Err(message), _)) => {
+                Err(PluginFailureKind::Reported { message: printable(&message, MAX_MESSAGE_BYTES) })
+            }
+            Ok((Ok(()), guest)) => Ok(Self { store, guest, fresh: true, _in_flight: in_flight }),
+        }
+    }
+}
