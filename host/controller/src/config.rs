@@ -1,0 +1,210 @@
+//! From API objects to what serves: one `HAProxyTemplateConfig`, the libraries it refers to by name and revision, and
+//! the plugins it names. Later libraries win over earlier ones, the configuration over all. A set that is torn (a
+//! library is missing or has another revision) is no candidate: the last good one is held.
+
+mod basic;
+mod locate;
+mod merge;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use haptic_api::{
+    HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, ValidationTest, Validator, WatchedResource,
+};
+use haptic_model::{Finding, FindingCode};
+use haptic_render::TemplateSet;
+use haptic_store::RawObject;
+
+use crate::core::Settings;
+
+pub use locate::TemplateSources;
+pub(crate) use merge::merge_values;
+
+/// The objects of haptic's own group, as a source delivered them.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigObjects {
+    pub configs: Vec<Arc<RawObject>>,
+    pub libraries: Vec<Arc<RawObject>>,
+    pub plugins: Vec<Arc<RawObject>>,
+}
+
+/// A decoded and merged configuration that has yet to pass the load gate.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// For a person, e.g. `HAProxyTemplateConfig default/shop`.
+    pub name: Arc<str>,
+    pub templates: TemplateSet,
+    pub watched: BTreeMap<String, WatchedResource>,
+    pub ignore_fields: Vec<String>,
+    pub tests: BTreeMap<String, ValidationTest>,
+    /// In the order of the configuration's `plugins`.
+    pub plugins: Vec<NamedPlugin>,
+    pub validators: Vec<Validator>,
+    pub settings: Settings,
+    /// Plugins may import `haptic:plugin/*` only.
+    pub pure_plugins: bool,
+    pub sources: TemplateSources,
+}
+
+#[derive(Clone, Debug)]
+pub struct NamedPlugin {
+    pub plugin: HAProxyPlugin,
+    /// The folder that relative module paths start from.
+    pub folder: Arc<str>,
+    pub raw: Arc<RawObject>,
+}
+
+// === impl ConfigObjects ===
+
+impl ConfigObjects {
+    /// Picks haptic's own kinds out of all objects of a source.
+    pub fn pick(objects: impl IntoIterator<Item = Arc<RawObject>>) -> Self {
+        let mut picked = Self::default();
+        for object in objects.into_iter().filter(|object| object.group() == haptic_api::GROUP) {
+            match object.kind.as_ref() {
+                "HAProxyTemplateConfig" => picked.configs.push(object),
+                "HAProxyTemplateLibrary" => picked.libraries.push(object),
+                "HAProxyPlugin" => picked.plugins.push(object),
+                _ => {}
+            }
+        }
+        for kind in [&mut picked.configs, &mut picked.libraries, &mut picked.plugins] {
+            kind.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        }
+        picked
+    }
+
+    /// Whether two sets are made of the same objects, so that nothing has to be loaded again.
+    pub fn same(&self, other: &Self) -> bool {
+        let serials = |set: &Self| -> Vec<u64> {
+            set.configs.iter().chain(&set.libraries).chain(&set.plugins).map(|object| object.serial()).collect()
+        };
+        serials(self) == serials(other)
+    }
+
+    /// For a person.
+    pub fn name(&self) -> Arc<str> {
+        self.configs.first().map_or_else(|| "the configuration".into(), |config| config.reference().to_string().into())
+    }
+
+    /// Decodes and merges.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the objects, each with file and line.
+    pub fn candidate(&self) -> Result<Candidate, Vec<Finding>> {
+        let raw = match self.configs.as_slice() {
+            [] => {
+                let finding = Finding::error(FindingCode::ConfigInvalid, "there is no HAProxyTemplateConfig")
+                    .hint("add a manifest of kind HAProxyTemplateConfig to one of the directories");
+                return Err(vec![finding]);
+            }
+            [one] => one,
+            [_, second, ..] => {
+                let finding =
+                    Finding::error(FindingCode::ConfigInvalid, "there is more than one HAProxyTemplateConfig")
+                        .about(Some(second.reference()))
+                        .at(second.source.file.clone(), second.source.line, 0)
+                        .hint("keep one of them in the directories");
+                return Err(vec![finding]);
+            }
+        };
+        let config: HAProxyTemplateConfig = raw.decode()?;
+        let mut findings = Vec::new();
+        let libraries = self.libraries_of(&config, raw, &mut findings);
+        let plugins = self.plugins_of(&config, raw, &mut findings);
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        merge::candidate(raw, config, libraries, plugins)
+    }
+
+    fn libraries_of(
+        &self,
+        config: &HAProxyTemplateConfig,
+        raw: &RawObject,
+        findings: &mut Vec<Finding>,
+    ) -> Vec<(Arc<RawObject>, HAProxyTemplateLibrary)> {
+        let mut libraries = Vec::new();
+        for wanted in &config.spec.library_refs {
+            let named = self.libraries.iter().find(|library| *library.name == *wanted.name);
+            let Some(library) = named else {
+                let message = format!("the library `{}` is missing", wanted.name);
+                findings.push(torn(raw, message).hint("add its manifest, or correct libraryRefs"));
+                continue;
+            };
+            match library.decode::<HAProxyTemplateLibrary>() {
+                Err(mistakes) => findings.extend(mistakes),
+                Ok(decoded) => match &wanted.revision {
+                    Some(revision) if *revision != decoded.spec.revision => {
+                        let found = &decoded.spec.revision;
+                        let message =
+                            format!("the library `{}` has revision {found}, and {revision} is wanted", wanted.name);
+                        findings.push(torn(raw, message).hint("apply library and configuration of one release"));
+                    }
+                    _ => libraries.push((library.clone(), decoded)),
+                },
+            }
+        }
+        libraries
+    }
+
+    fn plugins_of(
+        &self,
+        config: &HAProxyTemplateConfig,
+        raw: &RawObject,
+        findings: &mut Vec<Finding>,
+    ) -> Vec<NamedPlugin> {
+        let mut plugins = Vec::new();
+        for wanted in &config.spec.plugins {
+            let Some(plugin) = self.plugins.iter().find(|plugin| *plugin.name == *wanted.name) else {
+                let message = format!("the plugin `{}` is missing", wanted.name);
+                findings.push(torn(raw, message).hint("add a manifest of kind HAProxyPlugin, or correct plugins"));
+                continue;
+            };
+            match plugin.decode::<HAProxyPlugin>() {
+                Err(mistakes) => findings.extend(mistakes),
+                Ok(decoded) => {
+                    let folder = plugin.source.file.rsplit_once('/').map_or(".", |(folder, _)| folder);
+                    plugins.push(NamedPlugin { plugin: decoded, folder: folder.into(), raw: plugin.clone() });
+                }
+            }
+        }
+        plugins
+    }
+}
+
+fn torn(raw: &RawObject, message: String) -> Finding {
+    Finding::error(FindingCode::ConfigInvalid, message).about(Some(raw.reference())).at(
+        raw.source.file.clone(),
+        raw.source.line,
+        0,
+    )
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    /// What can be said without compiling or running anything.
+    pub fn check_basics(&self) -> Vec<Finding> {
+        basic::check(self)
+    }
+
+    /// Every watched resource with its parsed selectors, index and ignored fields.
+    ///
+    /// # Errors
+    /// One finding for each expression that does not parse.
+    pub fn resources(&self) -> Result<Vec<haptic_store::WatchedResource>, Vec<Finding>> {
+        let mut resources = Vec::new();
+        let mut findings = Vec::new();
+        for (name, spec) in &self.watched {
+            match haptic_store::WatchedResource::new(name, spec, &self.ignore_fields) {
+                Ok(resource) => resources.push(resource),
+                Err(mistakes) => findings.extend(mistakes),
+            }
+        }
+        if findings.is_empty() { Ok(resources) } else { Err(findings) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

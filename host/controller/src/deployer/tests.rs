@@ -1,0 +1,245 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use haptic_model::Digest;
+use haptic_wire::ApplyMode;
+use tokio::{task::JoinHandle, time::Instant};
+
+use crate::{
+    bus::{EventBus, Subscription},
+    deployer::{Deployer, DeployerError},
+    events::{Correlation, Event, EventKind, GateOutcome, GateVerdict},
+    pipeline::Render,
+    pod::{PodOutcome, PodReport},
+    testing::{FakeAgent, Fault, next, pod, refused, render},
+};
+
+struct Scene {
+    bus: Arc<EventBus>,
+    completed: Subscription,
+    failed: Subscription,
+    agent: FakeAgent,
+    deployer: JoinHandle<Result<(), DeployerError>>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_deployment_sends_the_whole_set_and_later_ones_name_their_baseline() {
+    let mut scene = Scene::new();
+    let (first, second) = (render(1, "a"), render(2, "b"));
+    scene.schedule(&first);
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+    scene.schedule(&second);
+    scene.report().await;
+    let applies = scene.agent.applies();
+    assert_eq!((applies[0].mode, applies[0].expected_plan), (ApplyMode::Reload, None));
+    assert_eq!(applies[0].parts.len(), 1, "content that the agent does not have");
+    assert_eq!((applies[1].expected_plan, applies[1].token.render_seq), (Some(first.plan()), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_plan_is_not_sent_twice() {
+    let mut scene = Scene::new();
+    scene.schedule(&render(1, "a"));
+    scene.report().await;
+    scene.schedule(&render(2, "a"));
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+    assert_eq!(scene.agent.applies().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_followed_by_the_state_and_not_by_a_blind_repeat() {
+    let mut scene = Scene::new();
+    scene.agent.fail_next(Fault::LoseAnswer);
+    scene.schedule(&render(1, "a"));
+    assert_eq!(scene.report().await.outcome, PodOutcome::Failed);
+    let Event::InstanceDeploymentFailed { report, .. } = next(&mut scene.failed).await else { panic!() };
+    assert!(report.error.as_ref().unwrap().contains("connection refused"), "{:?}", report.error);
+    // The retry reads that the plan is applied; without its document it must be loaded once more to be sure.
+    let retried = scene.report().await;
+    assert_eq!(retried.outcome, PodOutcome::Serving);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_with_growing_pauses() {
+    let mut scene = Scene::new();
+    for _ in 0..3 {
+        scene.agent.fail_next(Fault::Unreachable);
+    }
+    let began = Instant::now();
+    scene.schedule(&render(1, "a"));
+    for _ in 0..3 {
+        assert_eq!(scene.report().await.outcome, PodOutcome::Failed);
+    }
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+    assert_eq!(began.elapsed(), Duration::from_millis(250 + 500 + 1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_got_there_first_is_diffed_against_again() {
+    let mut scene = Scene::new();
+    scene.schedule(&render(1, "a"));
+    scene.report().await;
+    let foreign = haptic_model::PlanId(Digest::of(b"foreign"));
+    scene.agent.fail_next(Fault::Moved(foreign));
+    scene.schedule(&render(2, "b"));
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+    let applies = scene.agent.applies();
+    assert_eq!(applies.last().unwrap().expected_plan, Some(foreign));
+    assert_eq!(applies.last().unwrap().mode, ApplyMode::Reload, "the document of a foreign plan is not known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_the_agent_misses_are_sent() {
+    let mut scene = Scene::new();
+    scene.schedule(&render(1, "a"));
+    scene.report().await;
+    scene.agent.fail_next(Fault::MissFiles);
+    scene.schedule(&render(2, "b"));
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_leader_makes_it_stand_down() {
+    let scene = Scene::new();
+    scene.agent.fail_next(Fault::LaterLeader);
+    scene.schedule(&render(1, "a"));
+    let ended = scene.deployer.await.unwrap();
+    assert!(matches!(ended, Err(DeployerError::StoodDown { .. })), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_reload_reports_haproxys_own_words_and_is_not_repeated_at_once() {
+    let mut scene = Scene::new();
+    scene.agent.fail_next(Fault::RefuseReload("[ALERT] unknown keyword 'bogus'"));
+    scene.schedule(&render(1, "a"));
+    let report = scene.report().await;
+    assert_eq!(
+        (report.outcome, report.error.as_deref()),
+        (PodOutcome::Failed, Some("[ALERT] unknown keyword 'bogus'"))
+    );
+    let began = Instant::now();
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_reload_is_reported_again_when_it_is_done() {
+    let mut scene = Scene::new();
+    scene.agent.fail_next(Fault::Schedule);
+    scene.schedule(&render(1, "a"));
+    assert_eq!(scene.report().await.outcome, PodOutcome::Scheduled);
+    scene.agent.reload_now();
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_is_named_so_that_the_agent_promotes_and_only_by_its_own_version() {
+    let mut scene = Scene::new();
+    scene.schedule(&render(1, "a"));
+    scene.report().await;
+    let second = runtime_render(2, "a");
+    scene.schedule(&second);
+    scene.report().await;
+    scene.judge(&second, GateVerdict::Passed, (3, 4));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(scene.agent.applies().iter().all(|apply| apply.validated_plan.is_none()), "3.4 says nothing about 3.2");
+    let before = scene.agent.applies().len();
+    scene.judge(&second, GateVerdict::Passed, (3, 2));
+    let applies = scene.agent.applied(before + 1).await;
+    assert_eq!(applies.last().unwrap().validated_plan, Some(second.plan()));
+    assert_eq!(scene.agent.state_now().lkg_plan, Some(second.plan()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_reverts_what_was_taken_without_a_reload_and_leaves_the_rest_alone() {
+    let mut scene = Scene::new();
+    let (first, second) = (render(1, "a"), runtime_render(2, "a"));
+    scene.schedule(&first);
+    scene.report().await;
+    scene.judge(&first, refused(), (3, 2));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(scene.agent.state_now().applied_plan, Some(first.plan()), "its own HAProxy has loaded it");
+    scene.schedule(&second);
+    scene.report().await;
+    let before = scene.agent.applies().len();
+    scene.judge(&second, refused(), (3, 2));
+    let applies = scene.agent.applied(before + 1).await;
+    assert_eq!(applies.last().unwrap().mode, ApplyMode::RevertLkg);
+    assert_eq!(scene.agent.state_now().applied_plan, Some(first.plan()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn renders_that_come_while_a_pod_is_busy_are_superseded_by_the_newest() {
+    let mut scene = Scene::new();
+    let busy = scene.agent.gate.clone().acquire_owned().await.unwrap();
+    scene.schedule(&render(1, "a"));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    for seq in 2..10 {
+        scene.schedule(&render(seq, &format!("text {seq}")));
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    drop(busy);
+    scene.report().await;
+    assert_eq!(scene.report().await.plan, render(9, "text 9").plan());
+    assert_eq!(scene.agent.applies().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_document_is_stored_after_the_apply_and_at_the_latest_when_it_ends() {
+    let mut scene = Scene::new();
+    let first = render(1, "a");
+    scene.schedule(&first);
+    scene.report().await;
+    assert_eq!(scene.agent.document(), None, "not on the path");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(scene.agent.document(), Some(first.plan()));
+    let second = render(2, "b");
+    scene.schedule(&second);
+    scene.report().await;
+    scene.bus.close();
+    scene.deployer.await.unwrap().unwrap();
+    assert_eq!(scene.agent.document(), Some(second.plan()));
+}
+
+impl Scene {
+    fn new() -> Self {
+        let bus = EventBus::new();
+        let completed = bus.observe("test", &[EventKind::DeploymentCompleted]);
+        let failed = bus.observe("test", &[EventKind::InstanceDeploymentFailed]);
+        let agent = FakeAgent::new();
+        let deployer = tokio::spawn(Deployer::new(&bus, agent.connect()).run());
+        bus.start();
+        bus.publish(Event::BecameLeader { correlation: Correlation(0), epoch: 3 });
+        Self { bus, completed, failed, agent, deployer }
+    }
+
+    fn schedule(&self, render: &Arc<Render>) {
+        let (correlation, render) = (render.correlation, render.clone());
+        self.bus.publish(Event::DeploymentScheduled { correlation, render, pods: [pod("local")].into() });
+    }
+
+    fn judge(&self, render: &Render, verdict: GateVerdict, version: (u16, u16)) {
+        let passed = matches!(verdict, GateVerdict::Passed);
+        let outcome = GateOutcome {
+            seq: render.seq,
+            plan: render.plan(),
+            verdict,
+            passed_by: if passed { BTreeSet::from([version]) } else { BTreeSet::new() },
+            checked_by: Vec::new(),
+            duration: Duration::ZERO,
+            quarantined: 0,
+        };
+        self.bus.publish(Event::RenderGateCompleted { correlation: render.correlation, outcome: Arc::new(outcome) });
+    }
+
+    async fn report(&mut self) -> PodReport {
+        let Event::DeploymentCompleted { reports, .. } = next(&mut self.completed).await else { panic!() };
+        reports[0].clone()
+    }
+}
+
+/// The sections of `text`, and a file beside them that no worker has to load.
+fn runtime_render(seq: u64, text: &str) -> Arc<Render> {
+    crate::testing::with_note(seq, text, "note")
+}

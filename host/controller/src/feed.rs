@@ -1,0 +1,334 @@
+//! The feed: one task that owns the source. Objects of watched resources go to the serving core's store and through the
+//! ResourceWatcher; objects of haptic's own group make a configuration candidate, which goes through the load gate on
+//! a blocking thread while everything else goes on, and takes over in place when it passes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use haptic_model::{Finding, ObjectRef};
+use haptic_store::{Changed, RawChange};
+use thiserror::Error;
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinHandle},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    bus::EventBus,
+    check::{Cancellation, ConfigCheck},
+    clock::WallClock,
+    config::ConfigObjects,
+    core::{ActiveCore, Core, fingerprint},
+    events::{Change, ChangedObject, Event},
+    load_gate::{Accepted, ConfigValidationRequest, admit},
+    plugin_loader::PluginLoader,
+    quarantine::Quarantine,
+    source::{Picture, Source, SourceError, SourceUpdate},
+    watcher::ResourceWatcher,
+};
+
+/// What is wrong with manifests, for the status.
+pub type SourceFindings = watch::Sender<Arc<[Finding]>>;
+
+/// What the load gate needs besides the candidate.
+#[derive(Clone)]
+pub struct GateParts {
+    pub check: Arc<dyn ConfigCheck>,
+    pub loader: PluginLoader,
+    pub haproxy: (u16, u16),
+    pub clock: WallClock,
+}
+
+pub struct Feed {
+    bus: Arc<EventBus>,
+    source: Box<dyn Source>,
+    picture: Picture,
+    watcher: ResourceWatcher,
+    core: ActiveCore,
+    quarantine: Arc<Quarantine>,
+    gate: GateParts,
+    findings: Arc<SourceFindings>,
+    stop: CancellationToken,
+    judged: ConfigObjects,
+    trial: Option<Trial>,
+}
+
+#[derive(Debug, Error)]
+pub enum FeedError {
+    #[error("the source of objects failed")]
+    Source(#[from] SourceError),
+    #[error("the load gate stopped unexpectedly")]
+    Gate(#[source] JoinError),
+}
+
+/// A candidate in the load gate.
+struct Trial {
+    verdict: JoinHandle<Verdict>,
+    cancellation: Cancellation,
+    /// What changed since the candidate's store was filled.
+    since: Vec<RawChange>,
+    /// Newer configuration objects came: the verdict is about an older set.
+    outdated: bool,
+}
+
+struct Verdict {
+    name: Arc<str>,
+    outcome: Result<Accepted, Vec<Finding>>,
+}
+
+/// The first accepted configuration, before any stage runs.
+pub struct FirstLoad {
+    pub start: FeedStart,
+    pub accepted: Accepted,
+}
+
+/// Where a feed goes on.
+pub struct FeedStart {
+    source: Box<dyn Source>,
+    picture: Picture,
+    judged: ConfigObjects,
+}
+
+// === impl FirstLoad ===
+
+impl FirstLoad {
+    /// Reads the source and waits until it has a configuration that passes. `rejected` hears why one does not and says
+    /// whether to wait for a better one.
+    pub async fn wait(
+        mut source: Box<dyn Source>,
+        gate: &GateParts,
+        findings: &SourceFindings,
+        rejected: impl Fn(&[Finding]) -> Patience,
+    ) -> Result<Result<Self, Vec<Finding>>, FeedError> {
+        let mut picture = Picture::default();
+        let update = source.first().await?;
+        take(&mut picture, &update, findings);
+        loop {
+            let judged = ConfigObjects::pick(picture.objects().cloned());
+            let verdict = judge(judged.clone(), picture.as_changes(), gate.clone(), None, Cancellation::new());
+            match verdict.await.map_err(FeedError::Gate)?.outcome {
+                Ok(accepted) => {
+                    let start = FeedStart { source, picture, judged };
+                    return Ok(Ok(Self { start, accepted }));
+                }
+                Err(mistakes) => match rejected(&mistakes) {
+                    Patience::GiveUp => return Ok(Err(mistakes)),
+                    Patience::WaitForChange => {
+                        let update = source.next().await?;
+                        take(&mut picture, &update, findings);
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// What to do when the first configuration does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    WaitForChange,
+    GiveUp,
+}
+
+// === impl Feed ===
+
+impl Feed {
+    /// Goes on where the first load ended; its core already serves.
+    pub fn new(
+        bus: &Arc<EventBus>,
+        start: FeedStart,
+        core: ActiveCore,
+        quarantine: Arc<Quarantine>,
+        gate: GateParts,
+        findings: Arc<SourceFindings>,
+        stop: CancellationToken,
+    ) -> Self {
+        let mut feed = Self {
+            bus: bus.clone(),
+            source: start.source,
+            picture: start.picture,
+            watcher: ResourceWatcher::default(),
+            core,
+            quarantine,
+            gate,
+            findings,
+            stop,
+            judged: start.judged,
+            trial: None,
+        };
+        feed.configure_windows();
+        feed
+    }
+
+    /// Ends when it is told to stop, or when the source fails.
+    pub async fn run(mut self) -> Result<(), FeedError> {
+        loop {
+            let due = self.watcher.due();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                update = self.source.next() => self.take(&update?),
+                () = until(due) => self.watcher.publish_due(&self.bus),
+                verdict = ended(&mut self.trial) => self.conclude(verdict.map_err(FeedError::Gate)?),
+            }
+        }
+        if let Some(trial) = self.trial {
+            trial.cancellation.cancel();
+            // Cancelled or not, its verdict is of no use any more.
+            let _ = trial.verdict.await;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, update: &SourceUpdate) {
+        take(&mut self.picture, update, &self.findings);
+        let plain: Vec<RawChange> = update.changes.iter().map(|(change, _)| change.clone()).collect();
+        if let Some(trial) = &mut self.trial {
+            trial.since.extend(plain.iter().cloned());
+        }
+        // The index takes the change at once; only the event about it waits in a window.
+        let core = self.core.get();
+        let changed = core.store.lock().sync(&plain);
+        if !changed.is_empty() {
+            self.announce(&core, &changed, &update.changes);
+        }
+        // Looking through all objects is not for the path of an endpoint change.
+        if plain.iter().any(is_config) {
+            let objects = ConfigObjects::pick(self.picture.objects().cloned());
+            if !objects.same(&self.judged) {
+                self.try_out(objects);
+            }
+        }
+    }
+
+    /// One event for each resource that a changed object belongs to.
+    fn announce(&mut self, core: &Core, changed: &Changed, changes: &[(RawChange, Change)]) {
+        let store = core.store.lock();
+        for resource in store.resources().filter(|resource| changed.resources.contains(&resource.name)) {
+            for (change, kind) in changes {
+                let (group, object) = match change {
+                    RawChange::Upsert(object) => (object.group(), object.reference()),
+                    RawChange::Delete(key) => {
+                        let (kind, namespace, name) = (key.kind.clone(), key.namespace.clone(), key.name.clone());
+                        (&*key.group, ObjectRef { kind, namespace, name })
+                    }
+                };
+                let serves = |version: &String| {
+                    version.rsplit_once('/').map_or("", |(group, _)| group) == group
+                        && resource.serves(version, &object.kind)
+                };
+                if changed.objects.contains(&object) && resource.versions.iter().any(serves) {
+                    self.watcher.changed(&self.bus, &resource.name, ChangedObject { object, change: *kind });
+                }
+            }
+        }
+    }
+
+    fn try_out(&mut self, objects: ConfigObjects) {
+        if let Some(trial) = &mut self.trial {
+            trial.outdated = true;
+            trial.cancellation.cancel();
+            return;
+        }
+        self.judged = objects.clone();
+        let cancellation = Cancellation::new();
+        let serving = Some(self.quarantine.units());
+        let changes = self.picture.as_changes();
+        let verdict = judge(objects, changes, self.gate.clone(), serving, cancellation.clone());
+        self.trial = Some(Trial { verdict, cancellation, since: Vec::new(), outdated: false });
+        let name = self.core.get().name.clone();
+        self.bus.publish(Event::ConfigParsed { correlation: self.bus.correlate(), name });
+    }
+
+    fn conclude(&mut self, verdict: Verdict) {
+        let Some(trial) = self.trial.take() else { return };
+        if trial.outdated {
+            let objects = ConfigObjects::pick(self.picture.objects().cloned());
+            return self.try_out(objects);
+        }
+        let correlation = self.bus.correlate();
+        let name = verdict.name;
+        match verdict.outcome {
+            Ok(accepted) => {
+                accepted.core.store.lock().sync(&trial.since);
+                let snapshot = accepted.core.store.lock().snapshot();
+                self.quarantine.clear();
+                self.quarantine.add(accepted.refused, |object| fingerprint(&snapshot, object));
+                self.core.replace(Arc::new(accepted.core));
+                self.configure_windows();
+                let warnings = accepted.warnings.into();
+                self.bus.publish(Event::ConfigValidated { correlation, name, warnings });
+            }
+            Err(findings) => {
+                self.bus.publish(Event::ConfigInvalid { correlation, name, findings: findings.into() });
+            }
+        }
+    }
+
+    fn configure_windows(&mut self) {
+        let core = self.core.get();
+        let store = core.store.lock();
+        self.watcher.configure(store.resources().map(|resource| (resource.name.clone(), resource.debounce)));
+    }
+}
+
+fn is_config(change: &RawChange) -> bool {
+    match change {
+        RawChange::Upsert(object) => object.group() == haptic_api::GROUP,
+        RawChange::Delete(key) => *key.group == *haptic_api::GROUP,
+    }
+}
+
+fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings) {
+    picture.take(&update.changes);
+    findings.send_if_modified(|known| {
+        let changed = **known != *update.findings;
+        if changed {
+            for finding in update.findings.iter().filter(|finding| !known.contains(finding)) {
+                tracing::warn!(target: "haptic::finding", code = %finding.code, "{finding}");
+            }
+            *known = update.findings.clone().into();
+        }
+        changed
+    });
+}
+
+/// Decodes, merges and judges on a blocking thread.
+fn judge(
+    objects: ConfigObjects,
+    changes: Vec<RawChange>,
+    gate: GateParts,
+    serving: Option<BTreeSet<Arc<str>>>,
+    cancelled: Cancellation,
+) -> JoinHandle<Verdict> {
+    tokio::task::spawn_blocking(move || {
+        let candidate = match objects.candidate() {
+            Ok(candidate) => candidate,
+            Err(findings) => return Verdict { name: objects.name(), outcome: Err(findings) },
+        };
+        let request = ConfigValidationRequest {
+            candidate: &candidate,
+            check: &*gate.check,
+            haproxy: gate.haproxy,
+            now: gate.clock.now(),
+            cancelled: &cancelled,
+        };
+        let outcome = admit(&request, &gate.loader, &changes, serving.as_ref());
+        Verdict { name: candidate.name.clone(), outcome }
+    })
+}
+
+async fn ended(trial: &mut Option<Trial>) -> Result<Verdict, JoinError> {
+    match trial {
+        Some(trial) => (&mut trial.verdict).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

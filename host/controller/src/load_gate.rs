@@ -1,0 +1,159 @@
+//! The load gate: what a configuration candidate must pass before it serves.
+//!
+//! A [`ConfigValidationRequest`] is scattered to the validators Basic, Template, JSONPath and validationTests and
+//! their answers are gathered, so one attempt tells everything that is wrong. What passes is proved once more by the
+//! strict path against the objects that are there: a candidate that HAProxy refuses for an object which serves today
+//! does not replace what serves today. Blocks.
+
+use std::{collections::BTreeSet, sync::Arc, thread};
+
+use haptic_model::{Finding, FindingCode, ports::Now};
+use haptic_plugins::PluginSet;
+use haptic_render::{Memo, Renderer};
+use haptic_store::{RawChange, Store, WatchedResource};
+use parking_lot::Mutex;
+
+use crate::{
+    check::{Cancellation, ConfigCheck},
+    config::Candidate,
+    core::Core,
+    pipeline::Pipeline,
+    plugin_loader::PluginLoader,
+    quarantine::RefusedUnit,
+    validation_tests::{TestRun, TestSelection},
+};
+
+/// What the validators of the load gate are asked.
+pub struct ConfigValidationRequest<'a> {
+    pub candidate: &'a Candidate,
+    pub check: &'a dyn ConfigCheck,
+    pub haproxy: (u16, u16),
+    pub now: Now,
+    pub cancelled: &'a Cancellation,
+}
+
+/// What passed, ready to serve.
+pub struct Accepted {
+    pub core: Core,
+    pub warnings: Vec<Finding>,
+    /// Units that HAProxy refuses now.
+    pub refused: Vec<RefusedUnit>,
+}
+
+/// The validators, by the names that findings and metrics use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigValidator {
+    Basic,
+    Template,
+    JsonPath,
+    ValidationTests,
+}
+
+/// Runs the whole gate. `objects` is everything the source has; `serving` are the units that
+/// are left out today, if a configuration serves.
+///
+/// # Errors
+/// Everything that is wrong, located in manifests.
+pub fn admit(
+    request: &ConfigValidationRequest<'_>,
+    loader: &PluginLoader,
+    objects: &[RawChange],
+    serving: Option<&BTreeSet<Arc<str>>>,
+) -> Result<Accepted, Vec<Finding>> {
+    let candidate = request.candidate;
+    let located = |findings| candidate.sources.all_in_manifests(findings);
+    let plugins = loader.load(candidate)?;
+    let (renderer, resources) = request.scatter(&plugins).map_err(located)?;
+    let mut store = Store::new(resources);
+    store.sync(objects);
+    let pipeline = Pipeline { renderer, validators: plugins.clone() };
+    let snapshot = store.snapshot();
+    let proof = pipeline
+        .execute_strict(&snapshot, request.haproxy, request.check, request.now, request.cancelled)
+        .map_err(|error| located(error.findings))?;
+    if let Some(known) = serving {
+        let lost: Vec<_> = proof.refused.iter().filter(|refused| !known.contains(&refused.unit)).collect();
+        if !lost.is_empty() {
+            let findings = lost.into_iter().map(|refused| refused.finding.clone()).collect();
+            return Err(located(findings));
+        }
+    }
+    let core = Core {
+        name: candidate.name.clone(),
+        pipeline,
+        plugins,
+        memo: Mutex::new(Memo::default()),
+        store: Mutex::new(store),
+        settings: candidate.settings,
+        sources: candidate.sources.clone(),
+    };
+    Ok(Accepted { core, warnings: located(proof.findings), refused: proof.refused })
+}
+
+// === impl ConfigValidationRequest ===
+
+impl ConfigValidationRequest<'_> {
+    /// Asks all validators; the tests need what Template and JSONPath made, so they come second.
+    fn scatter(&self, plugins: &Arc<PluginSet>) -> Result<(Arc<Renderer>, Vec<WatchedResource>), Vec<Finding>> {
+        let candidate = self.candidate;
+        let (basic, renderer, resources) = thread::scope(|scope| {
+            let basic = scope.spawn(|| candidate.check_basics());
+            let resources = scope.spawn(|| candidate.resources());
+            let renderer = Renderer::compile(candidate.templates.clone(), plugins.clone());
+            (basic.join(), renderer, resources.join())
+        });
+        let mut findings = basic.unwrap_or_else(|_| vec![ended_early(ConfigValidator::Basic)]);
+        let resources = resources.unwrap_or_else(|_| Err(vec![ended_early(ConfigValidator::JsonPath)]));
+        match (renderer, resources) {
+            (Ok(renderer), Ok(resources)) if findings.is_empty() => {
+                let renderer = Arc::new(renderer);
+                self.run_tests(&renderer, &resources, plugins)?;
+                Ok((renderer, resources))
+            }
+            (renderer, resources) => {
+                findings.extend(renderer.err().into_iter().flatten());
+                findings.extend(resources.err().into_iter().flatten());
+                Err(findings)
+            }
+        }
+    }
+
+    fn run_tests(
+        &self,
+        renderer: &Arc<Renderer>,
+        resources: &[WatchedResource],
+        plugins: &Arc<PluginSet>,
+    ) -> Result<(), Vec<Finding>> {
+        let run = TestRun {
+            candidate: self.candidate,
+            renderer: renderer.clone(),
+            resources,
+            plugins: plugins.clone(),
+            check: self.check,
+            haproxy: self.haproxy,
+            now: self.now,
+            cancelled: self.cancelled,
+        };
+        let results = run.run(&TestSelection::All);
+        let findings: Vec<_> = results.failures().collect();
+        if findings.is_empty() { Ok(()) } else { Err(findings) }
+    }
+}
+
+// === impl ConfigValidator ===
+
+impl ConfigValidator {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Template => "template",
+            Self::JsonPath => "jsonpath",
+            Self::ValidationTests => "validationtests",
+        }
+    }
+}
+
+fn ended_early(validator: ConfigValidator) -> Finding {
+    Finding::error(FindingCode::ConfigInvalid, format!("the validator {} ended early", validator.name()))
+        .hint("report this with the configuration that causes it")
+}

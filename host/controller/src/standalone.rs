@@ -1,0 +1,221 @@
+//! Standalone mode: the same stages with directories as the source and one local HAProxy behind an agent's socket. It
+//! publishes HAProxyPodsDiscovered and BecameLeader itself, so scheduler and gate run unchanged.
+
+mod epoch;
+mod once;
+
+use std::{collections::BTreeMap, convert::Infallible, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use haptic_haproxy::check::Checker;
+use haptic_model::Finding;
+use haptic_plugins::PluginHost;
+use haptic_store::OpenDirectoryError;
+use prometheus_client::registry::Registry;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent_port::{AgentError, Connect, PlanDocument},
+    bus::EventBus,
+    check::Checkers,
+    clock::WallClock,
+    commentator::History,
+    core::{ActiveCore, Settings, fingerprint},
+    events::{Correlation, Event, EventKind},
+    feed::{FeedError, FirstLoad, GateParts, Patience},
+    iteration::{Parts, wire},
+    metrics::Metrics,
+    plugin_loader::PluginLoader,
+    pod::{Endpoint, Pod},
+    quarantine::Quarantine,
+    source::Directories,
+    standalone::once::{OncePass, OnceReport},
+    supervisor::{IterationError, Supervisor},
+    unix_agent,
+};
+
+pub use epoch::EpochError;
+pub use once::{OnceError, OnceReport as StandaloneReport};
+
+/// The name of the one pod.
+const POD: &str = "local";
+
+pub struct StandaloneOptions {
+    /// In order of importance: of an object that several declare, the first counts.
+    pub dirs: Vec<PathBuf>,
+    /// Holds `epoch` and `status/`.
+    pub state_dir: PathBuf,
+    /// One for each HAProxy minor version that is to judge renders.
+    pub checkers: Vec<Checker>,
+    /// Version of the HAProxy that the agent runs.
+    pub haproxy: (u16, u16),
+    /// Where the agent listens.
+    pub agent_socket: PathBuf,
+    pub plugin_host: Arc<PluginHost>,
+    /// Plugin modules that come with the binary, by the name that manifests use.
+    pub builtin_plugins: BTreeMap<String, Bytes>,
+    pub run: RunMode,
+    pub clock: WallClock,
+    pub history: History,
+    /// Ends the run cleanly.
+    pub stop: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunMode {
+    /// Until it is told to stop.
+    Serve,
+    /// One full pass: render, validate, deploy, the acknowledgement and the gate's verdict.
+    Once,
+}
+
+#[derive(Debug, Error)]
+pub enum StandaloneError {
+    #[error(transparent)]
+    Directories(#[from] OpenDirectoryError),
+    #[error("reading the manifests failed")]
+    Feed(#[from] FeedError),
+    /// Only with [`RunMode::Once`]; a serving run waits for a better configuration.
+    #[error("the configuration is not accepted: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    ConfigInvalid(Vec<Finding>),
+    #[error("asking the local agent for its state failed")]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
+    #[error(transparent)]
+    Iteration(#[from] IterationError),
+    #[error(transparent)]
+    Once(#[from] OnceError),
+    #[error("it was stopped before its pass was complete")]
+    Stopped,
+}
+
+/// Runs until `stop` is cancelled, or for one pass. `configured` hears the settings of every accepted
+/// configuration, of the first one before anything is applied: the agent paces its reloads with them.
+///
+/// # Errors
+/// When the iteration cannot start, a stage ends early, or the one pass did not succeed.
+pub async fn run_standalone(
+    options: StandaloneOptions,
+    registry: &mut Registry,
+    configured: impl Fn(&Settings),
+) -> Result<Option<OnceReport>, StandaloneError> {
+    let bus = EventBus::new();
+    let metrics = Metrics::register(registry);
+    let findings = Arc::new(watch::Sender::new(Arc::from([])));
+    let gate = GateParts {
+        check: Arc::new(Checkers::new(options.checkers)),
+        loader: PluginLoader::new(options.plugin_host, options.builtin_plugins),
+        haproxy: options.haproxy,
+        clock: options.clock.clone(),
+    };
+
+    // The first configuration passes the load gate before any stage runs; HAProxy serves its last known good meanwhile.
+    let source = Box::new(Directories::open(&options.dirs)?);
+    let patience = |mistakes: &[Finding]| rejected(mistakes, options.run);
+    let first = tokio::select! {
+        first = FirstLoad::wait(source, &gate, &findings, patience) => {
+            first?.map_err(StandaloneError::ConfigInvalid)?
+        }
+        () = options.stop.cancelled() => return stopped_early(options.run),
+    };
+    let FirstLoad { start, accepted } = first;
+    configured(&accepted.core.settings);
+    tracing::info!(target: "haptic::config", "{} is accepted and serves", accepted.core.name);
+
+    // Leadership and discovery, which a cluster decides, are facts here.
+    let connect = unix_agent::connect();
+    let pod = Pod {
+        name: POD.into(),
+        endpoint: Endpoint::Unix(options.agent_socket.clone()),
+        haproxy: Some(options.haproxy),
+    };
+    let epoch = take_epoch(&connect, &pod, &options.state_dir).await?;
+
+    let quarantine = Arc::new(Quarantine::default());
+    let snapshot = accepted.core.store.lock().snapshot();
+    quarantine.add(accepted.refused, |object| fingerprint(&snapshot, object));
+    let core = ActiveCore::new(Arc::new(accepted.core));
+    let stop = options.stop.child_token();
+    let mut supervisor = Supervisor::default();
+    let parts = Parts {
+        start,
+        core: core.clone(),
+        quarantine,
+        gate,
+        connect,
+        clock: options.clock,
+        findings,
+        status_folder: options.state_dir.join("status"),
+        history: options.history,
+        metrics,
+        stop: stop.clone(),
+    };
+    wire(parts, &bus, &mut supervisor);
+    let once = (options.run == RunMode::Once).then(|| OncePass::observe(&bus));
+    let mut accepted = bus.observe("Settings", &[EventKind::ConfigValidated]);
+    let reconfigured = async {
+        while accepted.next().await.is_some() {
+            configured(&core.get().settings);
+        }
+        std::future::pending::<Infallible>().await
+    };
+    publish_facts(&bus, pod, epoch);
+    bus.start();
+
+    let outcome = tokio::select! {
+        () = options.stop.cancelled() => Ok(None),
+        ended = supervisor.ended_early() => Err(ended.into()),
+        failure = bus.failed() => Err(IterationError::from(failure).into()),
+        report = pass(once) => report.map(Some).map_err(StandaloneError::from),
+        never = reconfigured => match never {},
+    };
+    stop.cancel();
+    bus.close();
+    let stopped = supervisor.stopped().await;
+    match outcome {
+        Ok(None) if options.run == RunMode::Once => Err(StandaloneError::Stopped),
+        Ok(report) => stopped.map(|()| report).map_err(StandaloneError::from),
+        Err(error) => Err(error),
+    }
+}
+
+fn publish_facts(bus: &EventBus, pod: Pod, epoch: u64) {
+    let correlation: Correlation = bus.correlate();
+    bus.publish(Event::BecameLeader { correlation, epoch });
+    bus.publish(Event::HAProxyPodsDiscovered { correlation, pods: [pod].into() });
+    bus.publish(Event::IndexSynchronized { correlation });
+}
+
+async fn take_epoch(connect: &Connect, pod: &Pod, state_dir: &std::path::Path) -> Result<u64, StandaloneError> {
+    let agent = connect(&pod.endpoint);
+    let seen = agent.state(PlanDocument::Without).await?.token.leader_epoch;
+    Ok(epoch::take(state_dir, seen).await?)
+}
+
+fn rejected(mistakes: &[Finding], run: RunMode) -> Patience {
+    if run == RunMode::Once {
+        return Patience::GiveUp;
+    }
+    for mistake in mistakes {
+        tracing::error!(target: "haptic::config", code = %mistake.code, "{mistake}");
+    }
+    tracing::error!(target: "haptic::config", "waiting for a configuration that is accepted");
+    Patience::WaitForChange
+}
+
+fn stopped_early(run: RunMode) -> Result<Option<OnceReport>, StandaloneError> {
+    match run {
+        RunMode::Serve => Ok(None),
+        RunMode::Once => Err(StandaloneError::Stopped),
+    }
+}
+
+async fn pass(once: Option<OncePass>) -> Result<OnceReport, OnceError> {
+    match once {
+        Some(once) => once.complete().await,
+        None => std::future::pending().await,
+    }
+}
