@@ -147,6 +147,16 @@ impl fmt::Display for PluginFailureKind {
     }
 }
 
+impl fmt::Display for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AuxiliaryFile => "auxiliary-file validator",
+            Self::RenderedOutput => "rendered-output validator",
+            Self::TemplateFilter => "template filter",
+        })
+    }
+}
+
 impl PluginReport {
     /// Whether this report stops publication: errors always, a failure as the plugin's policy says.
     pub fn stops(&self) -> bool {

@@ -1,0 +1,74 @@
+//! The binary: command line to values, tracing set-up, one module a subcommand. Everything it does is done by the
+//! rooms it calls.
+
+mod agent;
+mod builtin;
+mod cli;
+mod crds;
+mod demo_secret;
+mod diff;
+mod echo;
+mod logging;
+mod offline;
+mod plugin;
+mod render;
+mod run;
+mod stop;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+
+/// Exit codes, as `--help` documents them.
+pub(crate) mod exit {
+    /// A check said no: a test failed, a manifest is wrong, a diff cannot be made.
+    pub(crate) const REFUSED: u8 = 1;
+    /// It could not run: a missing file, HAProxy or socket.
+    pub(crate) const FAILED: u8 = 2;
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            // A person reads this whether or not tracing runs.
+            cli::complain(&format!("error: {error:#}"));
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(options) => blocking(options.run()),
+        Command::Agent(options) => blocking(options.run()),
+        Command::Echo(options) => {
+            logging::start(logging::LogFormat::Text);
+            blocking(async {
+                echo::serve(options.backends, stop::on_signal()?).await?;
+                Ok(ExitCode::SUCCESS)
+            })
+        }
+        Command::Validate(options) => options.run(),
+        Command::Render(options) => options.run(),
+        Command::Diff(options) => blocking(options.run()),
+        Command::Crds(options) => options.run(),
+        Command::Plugin(command) => command.run(),
+        Command::DemoSecret(options) => {
+            cli::print(&options.manifest()?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Version => {
+            cli::print(&format!("haptic {}\n", env!("CARGO_PKG_VERSION")));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn blocking(future: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+}

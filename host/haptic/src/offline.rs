@@ -1,0 +1,168 @@
+//! What `validate`, `render` and `diff` share: manifests from directories, judged as the controller would.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use clap::Args;
+use haptic_controller::{
+    check::Checkers,
+    config::{Candidate, ConfigObjects},
+    pipeline::Pipeline,
+    plugin_loader::PluginLoader,
+    quarantine::LeftOut,
+};
+use haptic_haproxy::{
+    check::{CheckLimits, Checker},
+    version::{HaproxyBinary, Search},
+};
+use haptic_model::{Finding, Rendered, ports::Now};
+use haptic_plugins::{PluginHost, PluginSet};
+use haptic_render::{Memo, Renderer};
+use haptic_store::{DirectorySource, RawChange, Store, WatchedResource};
+
+use crate::{builtin, cli};
+
+#[derive(Args, Debug)]
+pub(crate) struct Manifests {
+    /// Folder of manifests; may be given several times, of an object in several the first counts
+    #[arg(long = "standalone", required = true, value_name = "DIR")]
+    pub(crate) dirs: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HaproxyChoice {
+    /// The HAProxy to use; default: the one in PATH, else the newest in HAPTIC_HAPROXY_DIR
+    #[arg(long, value_name = "PATH")]
+    haproxy: Option<PathBuf>,
+}
+
+/// Everything that directories hold, and the configuration that its objects make.
+pub(crate) struct Loaded {
+    pub(crate) objects: Vec<RawChange>,
+    pub(crate) candidate: Candidate,
+}
+
+/// Compiled and filled.
+pub(crate) struct Prepared {
+    pub(crate) renderer: Arc<Renderer>,
+    pub(crate) plugins: Arc<PluginSet>,
+    pub(crate) resources: Vec<WatchedResource>,
+    pub(crate) store: Store,
+}
+
+// === impl Manifests ===
+
+impl Manifests {
+    /// Reads the folders. Mistakes in manifests are printed; those of the configuration end it.
+    pub(crate) fn load(&self) -> anyhow::Result<Result<Loaded, Vec<Finding>>> {
+        let mut source = DirectorySource::open(self.dirs.iter().cloned())?;
+        let scan = source.scan();
+        for finding in &scan.findings {
+            cli::complain(&format!("{finding}"));
+        }
+        let objects = scan.changes.iter().filter_map(|change| match change {
+            RawChange::Upsert(object) => Some(Arc::clone(object)),
+            RawChange::Delete(_) => None,
+        });
+        let candidate = ConfigObjects::pick(objects).candidate();
+        Ok(candidate.map(|candidate| Loaded { objects: scan.changes, candidate }))
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Compiles and fills a store: what a render of these manifests needs.
+    pub(crate) fn prepare(&self, loader: &PluginLoader) -> Result<Prepared, Vec<Finding>> {
+        let candidate = &self.candidate;
+        let located = |findings| candidate.sources.all_in_manifests(findings);
+        let basics = candidate.check_basics();
+        if !basics.is_empty() {
+            return Err(located(basics));
+        }
+        let plugins = loader.load(candidate)?;
+        let renderer = Renderer::compile(candidate.templates.clone(), plugins.clone()).map_err(located)?;
+        let resources = candidate.resources().map_err(located)?;
+        let mut store = Store::new(resources.clone());
+        store.sync(&self.objects);
+        Ok(Prepared { renderer: Arc::new(renderer), plugins, resources, store })
+    }
+
+    /// The render, every validator included, but not `haproxy -c`.
+    pub(crate) fn render(&self, haproxy: (u16, u16)) -> anyhow::Result<Result<Rendered, Vec<Finding>>> {
+        let loader = plugin_loader(None)?;
+        Ok(self.prepare(&loader).and_then(|prepared| {
+            let snapshot = prepared.store.snapshot();
+            let mut memo = Memo::default();
+            let output = prepared.pipeline().execute(&snapshot, haproxy, LeftOut::default(), &mut memo, now());
+            let output = output.map_err(|error| self.candidate.sources.all_in_manifests(error.findings))?;
+            let mut rendered = output.rendered;
+            rendered.findings = self.candidate.sources.all_in_manifests(output.findings);
+            rendered.findings.extend(prepared.store.findings());
+            Ok(rendered)
+        }))
+    }
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    pub(crate) fn pipeline(&self) -> Pipeline {
+        Pipeline { renderer: Arc::clone(&self.renderer), validators: self.plugins.clone() }
+    }
+}
+
+// === impl HaproxyChoice ===
+
+impl HaproxyChoice {
+    pub(crate) fn find(&self) -> anyhow::Result<HaproxyBinary> {
+        let path = env::var_os("PATH");
+        let directory = haproxy_directory();
+        let search =
+            Search { explicit: self.haproxy.as_deref(), search_path: path.as_deref(), directory: directory.as_deref() };
+        Ok(HaproxyBinary::find(search)?)
+    }
+
+    pub(crate) fn checkers(&self) -> anyhow::Result<(HaproxyBinary, Checkers)> {
+        let binary = self.find()?;
+        let checker = checker(&binary.path)?;
+        Ok((binary, Checkers::new([checker])))
+    }
+}
+
+pub(crate) fn checker(binary: &Path) -> anyhow::Result<Checker> {
+    Checker::new(binary, CheckLimits::STANDARD).with_context(|| format!("setting up the check by {}", binary.display()))
+}
+
+pub(crate) fn plugin_loader(cache: Option<PathBuf>) -> anyhow::Result<PluginLoader> {
+    let host = PluginHost::new(cache).context("setting up the plugin host")?;
+    let modules = builtin::modules().into_iter().map(|(name, bytes)| (name, Bytes::from_static(bytes))).collect();
+    Ok(PluginLoader::new(Arc::new(host), modules))
+}
+
+pub(crate) fn now() -> Now {
+    Now(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// Prints findings, one a line, errors last.
+pub(crate) fn complain_all(findings: &[Finding]) {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort();
+    for finding in sorted {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        cli::complain(&format!("{severity}: {finding}"));
+    }
+}
+
+fn haproxy_directory() -> Option<PathBuf> {
+    env::var_os("HAPTIC_HAPROXY_DIR").map(PathBuf::from).or_else(|| {
+        let home = env::var_os("HOME")?;
+        Some(Path::new(&home).join(".cache/haptic/haproxy/bin"))
+    })
+}
