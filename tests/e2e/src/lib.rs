@@ -1,0 +1,46 @@
+//! The harness of the end-to-end tests: the real `haptic` binary on a copy of the example shop, a real HAProxy in
+//! front of backends that live in the test, and clients that count every wrong answer.
+//!
+//! What: [`Shop`] (files, addresses, backends), [`Haptic`] (the process and what it wrote), [`Load`] (steady traffic),
+//! [`get`] and [`tls::get`] (one request). What not: no assertion about haptic; those are in `tests/`. Nothing here
+//! links a crate of haptic: the contract is the command line, the files and the traffic.
+//!
+//! ```text
+//! test ──edits──► Shop files ──watched by──► haptic ──runs──► HAProxy ──► echo backends (in the test)
+//!   └──────────────── requests, Load ──────────────────────────┘
+//! ```
+
+pub mod tls;
+
+mod echo;
+mod fault;
+mod haproxy;
+mod http;
+mod load;
+mod network;
+mod process;
+mod secret;
+mod shop;
+mod wait;
+
+pub use echo::Echo;
+pub use fault::{STEPS, Victim};
+pub use haproxy::{HaproxyBuild, ProcessTable, builds};
+pub use http::{Answer, Connection, get};
+pub use load::{Load, LoadReport, Target};
+pub use network::Network;
+pub use process::{Haptic, Run, is_alive};
+pub use secret::Certificate;
+pub use shop::{CONFIG, SLICES, Shop, ingress};
+pub use wait::{eventually, exclusive, within};
+
+/// Makes one test per HAProxy version out of `async fn scenario(HaproxyBuild) -> anyhow::Result<()>`.
+#[macro_export]
+macro_rules! on_haproxy {
+    ($scenario:ident: $($test:ident = $version:literal),+ $(,)?) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() -> anyhow::Result<()> {
+            $scenario($crate::builds(&[$version]).remove(0)).await
+        }
+    )+};
+}
