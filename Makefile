@@ -1,0 +1,105 @@
+# Everything a person or the CI does here. `make` alone lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DELETE_ON_ERROR:
+
+HAPTIC_CACHE ?= $(HOME)/.cache/haptic
+CARGO_TARGET_DIR ?= $(HAPTIC_CACHE)/target
+CARGO ?= cargo
+
+# What the build script of the binary embeds, and what tests load.
+HAPTIC_PLUGINS_DIR ?= $(HAPTIC_CACHE)/plugins
+HAPTIC_GUESTS_DIR ?= $(HAPTIC_CACHE)/guests
+HAPTIC_HAPROXY_DIR ?= $(HAPTIC_CACHE)/haproxy/bin
+export HAPTIC_CACHE CARGO_TARGET_DIR HAPTIC_PLUGINS_DIR HAPTIC_GUESTS_DIR HAPTIC_HAPROXY_DIR
+
+RELEASE := $(CARGO_TARGET_DIR)/release/haptic
+DEBUG := $(CARGO_TARGET_DIR)/debug/haptic
+# Workspaces beside the main one: what is built to wasm has its own lock file and lints.
+SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml))
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+.PHONY: toolchain
+toolchain:
+	@command -v $(CARGO) >/dev/null || { echo "error: no Rust toolchain: install rustup, then run this again; the version and its wasm targets come from rust-toolchain.toml" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "error: no C linker (cc): install gcc or clang, e.g. apt-get install gcc libc6-dev" >&2; exit 1; }
+	@if command -v rustup >/dev/null; then rustup show active-toolchain >/dev/null 2>&1 || rustup toolchain install; fi
+
+.PHONY: run
+run: build ## Serve the example shop through a real HAProxy on http://shop.localhost:8080
+	@tests/tools/run-shop.sh $(RELEASE)
+
+.PHONY: build
+build: plugins ## Build the release binary with the built-in plugins
+	$(CARGO) build --release -p haptic
+	@echo "built $(RELEASE)"
+
+.PHONY: plugins
+plugins: toolchain ## Build the first-party plugins to wasm
+	@echo "building the first-party plugins to $(HAPTIC_PLUGINS_DIR)"
+	plugins/build.sh $(HAPTIC_PLUGINS_DIR)
+
+.PHONY: guests
+guests: toolchain ## Build the hostile guests that the tests load
+	@echo "building the guests to $(HAPTIC_GUESTS_DIR)"
+	tests/guests/build.sh $(HAPTIC_GUESTS_DIR)
+
+.PHONY: haproxies
+haproxies: ## Install HAProxy 3.0, 3.2 and 3.4 side by side for the tests
+	tests/tools/install-haproxies.sh $(patsubst %/bin,%,$(HAPTIC_HAPROXY_DIR))
+
+.PHONY: build-debug
+build-debug: plugins guests
+	$(CARGO) build --workspace --all-targets
+
+.PHONY: test
+test: haproxies build-debug test-side ## Run every test, with real HAProxies and real plugins
+	HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace
+
+.PHONY: test-side
+test-side: toolchain
+	@for side in $(filter-out tests/guests,$(SIDE_WORKSPACES)); do \
+	  echo "== tests of $$side"; (cd $$side && $(CARGO) test --workspace); done
+
+.PHONY: lint
+lint: plugins ## Check formatting and run clippy, warnings being errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@for side in $(SIDE_WORKSPACES); do \
+	  echo "== lints of $$side"; (cd $$side && $(CARGO) fmt --all --check); done
+	@for side in $(filter-out tests/guests,$(SIDE_WORKSPACES)); do \
+	  (cd $$side && $(CARGO) clippy --workspace --all-targets -- -D warnings); done
+	@for side in $(filter tests/guests,$(SIDE_WORKSPACES)); do \
+	  (cd $$side && $(CARGO) clippy --workspace --target wasm32-wasip2 -- -D warnings); done
+
+.PHONY: docs
+docs: plugins ## Build the API documentation, warnings being errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+.PHONY: generate
+generate: plugins ## Write crds/ from the types of host/api
+	$(CARGO) run -p haptic -- crds --out crds
+
+.PHONY: check-generated
+check-generated: plugins ## Fail when crds/ is not what the types say
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && \
+	  $(CARGO) run -p haptic -- crds --out "$$fresh" && \
+	  diff -ru crds "$$fresh" || { echo "error: crds/ differs from host/api: run make generate and commit the result" >&2; exit 1; }
+
+.PHONY: bench
+bench: build ## Print the figures of DESIGN section 13 with versions and medians
+	HAPTIC_BIN=$(RELEASE) $(CARGO) bench --workspace --bench '*'
+
+.PHONY: fmt
+fmt: toolchain ## Format all code
+	$(CARGO) fmt --all
+	@for side in $(SIDE_WORKSPACES); do (cd $$side && $(CARGO) fmt --all); done
+
+.PHONY: clean
+clean: ## Remove what was built (the installed HAProxies stay)
+	rm -rf $(CARGO_TARGET_DIR) $(HAPTIC_PLUGINS_DIR) $(HAPTIC_GUESTS_DIR) tests/examples/shop/common/generated
