@@ -206,6 +206,7 @@ fn result(reports: &[PodReport]) -> String {
         (PodOutcome::Failed, _) => "failed".to_owned(),
         (_, Some(Mode::Runtime)) if worst.ops_run == 1 => "runtime (1 op)".to_owned(),
         (_, Some(Mode::Runtime)) => format!("runtime ({} ops)", worst.ops_run),
+        (_, Some(Mode::Scheduled)) => "reload scheduled".to_owned(),
         (_, Some(mode)) => mode.to_string(),
         (_, None) => "nothing".to_owned(),
     };

@@ -54,6 +54,30 @@ pub struct NamedPlugin {
     pub raw: Arc<RawObject>,
 }
 
+/// What does not decode of haptic's own kinds, whether a configuration refers to it or not: a mistake that nobody
+/// names is found only when it matters.
+pub fn mistakes<'a>(objects: impl IntoIterator<Item = &'a Arc<RawObject>>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for object in objects.into_iter().filter(|object| object.group() == haptic_api::GROUP) {
+        let decoded = match object.kind.as_ref() {
+            "HAProxyTemplateConfig" => object.decode::<HAProxyTemplateConfig>().map(|_| ()),
+            "HAProxyTemplateLibrary" => object.decode::<HAProxyTemplateLibrary>().map(|_| ()),
+            "HAProxyPlugin" => object.decode::<HAProxyPlugin>().map(|_| ()),
+            kind => {
+                let message = format!("`{kind}` is not a kind of {}", haptic_api::GROUP);
+                let finding = torn(object, message);
+                Err(vec![finding.hint(format!("use one of {}", READ_KINDS.join(", ")))])
+            }
+        };
+        findings.extend(decoded.err().into_iter().flatten());
+    }
+    findings.sort();
+    findings
+}
+
+/// The kinds that people write; the published kinds are written by haptic.
+const READ_KINDS: [&str; 3] = ["HAProxyTemplateConfig", "HAProxyTemplateLibrary", "HAProxyPlugin"];
+
 // === impl ConfigObjects ===
 
 impl ConfigObjects {

@@ -2,7 +2,7 @@
 //! ResourceWatcher; objects of haptic's own group make a configuration candidate, which goes through the load gate on
 //! a blocking thread while everything else goes on, and takes over in place when it passes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use haptic_model::{Finding, ObjectRef};
 use haptic_store::{Changed, RawChange};
@@ -18,10 +18,10 @@ use crate::{
     bus::EventBus,
     check::{Cancellation, ConfigCheck},
     clock::WallClock,
-    config::ConfigObjects,
+    config::{self, ConfigObjects},
     core::{ActiveCore, Core, fingerprint},
     events::{Change, ChangedObject, Event},
-    load_gate::{Accepted, ConfigValidationRequest, admit},
+    load_gate::{Accepted, ConfigValidationRequest, Serving, admit},
     plugin_loader::PluginLoader,
     quarantine::Quarantine,
     source::{Picture, Source, SourceError, SourceUpdate},
@@ -29,7 +29,15 @@ use crate::{
 };
 
 /// What is wrong with manifests, for the status.
-pub type SourceFindings = watch::Sender<Arc<[Finding]>>;
+pub type SourceFindings = watch::Sender<ManifestFindings>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManifestFindings {
+    /// What the source could not read.
+    manifests: Vec<Finding>,
+    /// What does not decode of haptic's own kinds, referenced or not.
+    own: Vec<Finding>,
+}
 
 /// What the load gate needs besides the candidate.
 #[derive(Clone)]
@@ -88,6 +96,14 @@ pub struct FeedStart {
     source: Box<dyn Source>,
     picture: Picture,
     judged: ConfigObjects,
+}
+
+// === impl ManifestFindings ===
+
+impl ManifestFindings {
+    pub fn all(&self) -> impl Iterator<Item = &Finding> {
+        self.manifests.iter().chain(&self.own)
+    }
 }
 
 // === impl FirstLoad ===
@@ -233,7 +249,11 @@ impl Feed {
         }
         self.judged = objects.clone();
         let cancellation = Cancellation::new();
-        let serving = Some(self.quarantine.units());
+        let serving = Some(Serving {
+            quarantined: self.quarantine.units(),
+            core: self.core.get(),
+            haproxy: self.gate.haproxy,
+        });
         let changes = self.picture.as_changes();
         let verdict = judge(objects, changes, self.gate.clone(), serving, cancellation.clone());
         self.trial = Some(Trial { verdict, cancellation, since: Vec::new(), outdated: false });
@@ -283,13 +303,18 @@ fn is_config(change: &RawChange) -> bool {
 fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings) {
     picture.take(&update.changes);
     findings.send_if_modified(|known| {
-        let changed = **known != *update.findings;
-        if changed {
-            for finding in update.findings.iter().filter(|finding| !known.contains(finding)) {
-                tracing::warn!(target: "haptic::finding", code = %finding.code, "{finding}");
-            }
-            *known = update.findings.clone().into();
+        // Objects of our own group are few, but looking for them is not for the path of an endpoint change.
+        let own = update.changes.iter().any(|(change, _)| is_config(change));
+        if !own && known.own.is_empty() && known.manifests == update.findings {
+            return false;
         }
+        let own = if own { config::mistakes(picture.objects()) } else { known.own.clone() };
+        let next = ManifestFindings { manifests: update.findings.clone(), own };
+        let changed = *known != next;
+        for finding in next.all().filter(|finding| !known.all().any(|known| known == *finding)) {
+            tracing::warn!(target: "haptic::finding", code = %finding.code, "{finding}");
+        }
+        *known = next;
         changed
     });
 }
@@ -299,7 +324,7 @@ fn judge(
     objects: ConfigObjects,
     changes: Vec<RawChange>,
     gate: GateParts,
-    serving: Option<BTreeSet<Arc<str>>>,
+    serving: Option<Serving>,
     cancelled: Cancellation,
 ) -> JoinHandle<Verdict> {
     tokio::task::spawn_blocking(move || {

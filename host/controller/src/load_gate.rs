@@ -7,9 +7,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, thread};
 
-use haptic_model::{Finding, FindingCode, ports::Now};
+use haptic_model::{Finding, FindingCode, ObjectRef, Severity, ports::Now};
 use haptic_plugins::PluginSet;
-use haptic_render::{Memo, Renderer};
+use haptic_render::{Inputs, Memo, Renderer};
 use haptic_store::{RawChange, Store, WatchedResource};
 use parking_lot::Mutex;
 
@@ -17,11 +17,14 @@ use crate::{
     check::{Cancellation, ConfigCheck},
     config::Candidate,
     core::Core,
-    pipeline::Pipeline,
+    pipeline::{Output, Pipeline},
     plugin_loader::PluginLoader,
     quarantine::RefusedUnit,
     validation_tests::{TestRun, TestSelection},
 };
+
+/// Findings that name what a candidate would lose; one mistake of a template has one for every object.
+const SHOWN: usize = 5;
 
 /// What the validators of the load gate are asked.
 pub struct ConfigValidationRequest<'a> {
@@ -49,8 +52,15 @@ pub enum ConfigValidator {
     ValidationTests,
 }
 
-/// Runs the whole gate. `objects` is everything the source has; `serving` are the units that
-/// are left out today, if a configuration serves.
+/// What serves today, for comparison: a candidate may not lose an object that serves.
+pub struct Serving {
+    /// Units that HAProxy refuses today.
+    pub quarantined: BTreeSet<Arc<str>>,
+    pub core: Arc<Core>,
+    pub haproxy: (u16, u16),
+}
+
+/// Runs the whole gate. `objects` is everything the source has; `serving` is what serves today, if anything does.
 ///
 /// # Errors
 /// Everything that is wrong, located in manifests.
@@ -58,7 +68,7 @@ pub fn admit(
     request: &ConfigValidationRequest<'_>,
     loader: &PluginLoader,
     objects: &[RawChange],
-    serving: Option<&BTreeSet<Arc<str>>>,
+    serving: Option<&Serving>,
 ) -> Result<Accepted, Vec<Finding>> {
     let candidate = request.candidate;
     let located = |findings| candidate.sources.all_in_manifests(findings);
@@ -71,12 +81,9 @@ pub fn admit(
     let proof = pipeline
         .execute_strict(&snapshot, request.haproxy, request.check, request.now, request.cancelled)
         .map_err(|error| located(error.findings))?;
-    if let Some(known) = serving {
-        let lost: Vec<_> = proof.refused.iter().filter(|refused| !known.contains(&refused.unit)).collect();
-        if !lost.is_empty() {
-            let findings = lost.into_iter().map(|refused| refused.finding.clone()).collect();
-            return Err(located(findings));
-        }
+    let lost = lost(&proof, serving);
+    if !lost.is_empty() {
+        return Err(located(lost));
     }
     let core = Core {
         name: candidate.name.clone(),
@@ -88,6 +95,48 @@ pub fn admit(
         sources: candidate.sources.clone(),
     };
     Ok(Accepted { core, warnings: located(proof.findings), refused: proof.refused })
+}
+
+/// What the candidate does to objects that serve today: the findings of those it would lose. Without anything that
+/// serves, a candidate under which every object fails is at fault itself.
+fn lost(proof: &Output, serving: Option<&Serving>) -> Vec<Finding> {
+    let rendered = &proof.rendered;
+    let failures = || proof.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let Some(serving) = serving else {
+        let all_fail = rendered.units > 1 && rendered.failed_units.len() == rendered.units;
+        return if all_fail { failures().take(SHOWN).cloned().collect() } else { Vec::new() };
+    };
+    let refused = proof.refused.iter().filter(|refused| !serving.quarantined.contains(&refused.unit));
+    let mut lost: Vec<Finding> = refused.map(|refused| refused.finding.clone()).collect();
+    if !rendered.failed_units.is_empty() {
+        let known = serving.failed_units();
+        if !rendered.failed_units.is_subset(&known.units) {
+            lost.extend(failures().filter(|finding| !known.objects.contains(&finding.object)).take(SHOWN).cloned());
+        }
+    }
+    lost
+}
+
+struct Failing {
+    units: BTreeSet<Arc<str>>,
+    objects: BTreeSet<Option<ObjectRef>>,
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// What fails under the configuration that serves, with the objects of now. Its memo makes this cheap.
+    fn failed_units(&self) -> Failing {
+        let snapshot = self.core.store.lock().snapshot();
+        let inputs = Inputs { snapshot, quarantined: self.quarantined.clone(), haproxy: self.haproxy };
+        match self.core.pipeline.renderer.render(&inputs, &mut self.core.memo.lock()) {
+            Ok(rendered) => Failing {
+                units: rendered.failed_units,
+                objects: rendered.findings.into_iter().map(|finding| finding.object).collect(),
+            },
+            Err(_) => Failing { units: BTreeSet::new(), objects: BTreeSet::new() },
+        }
+    }
 }
 
 // === impl ConfigValidationRequest ===

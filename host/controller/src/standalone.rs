@@ -104,7 +104,7 @@ pub async fn run_standalone(
 ) -> Result<Option<OnceReport>, StandaloneError> {
     let bus = EventBus::new();
     let metrics = Metrics::register(registry);
-    let findings = Arc::new(watch::Sender::new(Arc::from([])));
+    let findings = Arc::new(watch::Sender::default());
     let gate = GateParts {
         check: Arc::new(Checkers::new(options.checkers)),
         loader: PluginLoader::new(options.plugin_host, options.builtin_plugins),

@@ -14,6 +14,7 @@ use haptic_model::Finding;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    feed::ManifestFindings,
     bus::{EventBus, Subscription},
     clock::WallClock,
     core::ActiveCore,
@@ -30,7 +31,7 @@ const GATHER: Duration = Duration::from_millis(100);
 
 pub struct StatusApplier {
     events: Subscription,
-    manifests: watch::Receiver<Arc<[Finding]>>,
+    manifests: watch::Receiver<ManifestFindings>,
     core: ActiveCore,
     clock: WallClock,
     files: StatusFiles,
@@ -47,7 +48,7 @@ impl StatusApplier {
     pub fn new(
         bus: &Arc<EventBus>,
         core: ActiveCore,
-        manifests: watch::Receiver<Arc<[Finding]>>,
+        manifests: watch::Receiver<ManifestFindings>,
         clock: WallClock,
         folder: PathBuf,
     ) -> Self {
@@ -150,7 +151,7 @@ impl StatusApplier {
     async fn write(&mut self) {
         self.due = None;
         let manifests = self.manifests.borrow_and_update().clone();
-        let findings = manifests.iter().chain(&self.render_findings).chain(&self.refusal);
+        let findings = manifests.all().chain(&self.render_findings).chain(&self.refusal);
         let objects = ObjectsStatus::of(findings);
         let core = self.core.get();
         let plugins: Vec<_> = core.plugins.plugins().map(|plugin| PluginStatus::of(plugin)).collect();

@@ -124,6 +124,8 @@ pub(crate) fn render_of(seq: u64, text: &str, trigger: Trigger) -> Render {
         files: Arc::new(FileSet::from([(path, file)])),
         sources: Arc::new(SourceMap::default()),
         findings: Vec::new(),
+        units: 0,
+        failed_units: BTreeSet::new(),
     };
     Render {
         seq,

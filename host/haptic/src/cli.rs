@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Render(RenderOptions),
     /// Say what a change would do: verdict, reasons, runtime commands ("will this reload?")
     Diff(DiffOptions),
+    /// List what templates can call
+    Functions,
     /// Write the CustomResourceDefinitions
     Crds(CrdsOptions),
     /// Look at Wasm plugins

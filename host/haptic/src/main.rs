@@ -62,6 +62,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             cli::print(&options.manifest()?);
             Ok(ExitCode::SUCCESS)
         }
+        Command::Functions => {
+            for (title, entries) in [("functions", haptic_render::functions()), ("filters", haptic_render::filters())] {
+                cli::print(&format!("{title}:\n"));
+                for (name, line) in entries {
+                    cli::print(&format!("  {name:<16} {line}\n"));
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Version => {
             cli::print(&format!("haptic {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)

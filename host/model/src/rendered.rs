@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{FilePath, FileSet, Finding, ObjectRef, Plan};
 
@@ -10,6 +13,10 @@ pub struct Rendered {
     pub sources: Arc<SourceMap>,
     /// Sorted; objects that were left out, conflicts, warnings.
     pub findings: Vec<Finding>,
+    /// How many units there were.
+    pub units: usize,
+    /// Keys of the units that failed for a fault of their object, quarantined ones not among them.
+    pub failed_units: BTreeSet<Arc<str>>,
 }
 
 /// Which unit, and so which object and template, wrote which lines of a rendered file.

@@ -82,7 +82,15 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
         files: records,
     };
     memo.assembled = Some(Assembled { claims, shared, config, config_record });
-    Ok(Rendered { plan: Arc::new(plan), files: Arc::new(files), sources: Arc::new(sources), findings })
+    let failed = outcome.units.iter().filter(|unit| unit.failed).filter_map(|unit| unit.origin.unit.clone());
+    Ok(Rendered {
+        plan: Arc::new(plan),
+        files: Arc::new(files),
+        sources: Arc::new(sources),
+        findings,
+        units: outcome.units.len(),
+        failed_units: failed.collect(),
+    })
 }
 
 /// Profiles by name. A name is the digest of the content, so equal names are equal profiles.

@@ -103,7 +103,7 @@ fn hint_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::UndefinedError => "check the spelling, or give a default with `| default(…)`",
         ErrorKind::SyntaxError => "mend the template at this line",
         ErrorKind::UnknownFunction | ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownMethod => {
-            "check the spelling; `haptic render --functions` lists what templates can call"
+            "check the spelling; `haptic functions` lists what templates can call"
         }
         ErrorKind::TemplateNotFound => "declare the snippet in templateSnippets, or correct its name",
         ErrorKind::OutOfFuel => "the template does more work than one unit may; split it or loop over less",

@@ -25,7 +25,7 @@ const MAX_PATTERN: usize = 4096;
 /// Most compiled patterns kept.
 const MAX_PATTERNS: usize = 512;
 
-/// Every filter and test of ours, with one line for `haptic render --functions`.
+/// Every filter and test of ours, with one line for `haptic functions`.
 pub(crate) const FILTERS: &[(&str, &str)] = &[
     ("b64decode", "text from base64; fails on bytes that are not UTF-8"),
     ("b64encode", "base64 of text"),

@@ -16,7 +16,7 @@ use crate::{
     sink, unit,
 };
 
-/// Every function a template can call, with one line for `haptic render --functions`.
+/// Every function a template can call, with one line for `haptic functions`.
 pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("backend", "{% call backend(name, from=, mode=, balance=, hash_type=) %}…{% endcall %}: declares a backend"),
     ("bind", "bind(frontend, port, address=none, keyword=value …): writes and declares a bind line"),

@@ -103,6 +103,16 @@ pub struct RenderError {
     pub findings: Vec<Finding>,
 }
 
+/// Every function of templates, with one line each.
+pub fn functions() -> &'static [(&'static str, &'static str)] {
+    functions::FUNCTIONS
+}
+
+/// Every filter besides the engine's own and those of plugins, with one line each.
+pub fn filters() -> &'static [(&'static str, &'static str)] {
+    filters::FILTERS
+}
+
 // === impl Renderer ===
 
 impl Renderer {

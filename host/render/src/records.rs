@@ -84,7 +84,7 @@ pub(crate) struct UnitOutput {
     pub(crate) binds: Arc<Vec<BindLine>>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) findings: Arc<Vec<Finding>>,
-    /// The unit failed and is left out; its findings say why.
+    /// It failed for a fault of its object and is left out; its findings say why.
     pub(crate) failed: bool,
 }
 

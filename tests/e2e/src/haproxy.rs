@@ -1,9 +1,10 @@
 use std::{
     env,
     io::{Read, Write},
+    net::Shutdown,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -57,8 +58,16 @@ impl HaproxyBuild {
 // === impl ProcessTable ===
 
 impl ProcessTable {
+    /// Asks again while the master starts anew, as it does at a reload and, on 3.0, after a start: it refuses
+    /// connections or leaves them without an answer then.
     pub(crate) fn read(master_socket: &Path) -> Result<Self> {
-        let answer = ask(master_socket, "show proc")?;
+        let begun = Instant::now();
+        let answer = loop {
+            match ask(master_socket, "show proc") {
+                Err(_) if begun.elapsed() < SOCKET_BOUND => {}
+                answer => break answer?,
+            }
+        };
         Self::parse(&answer).with_context(|| format!("`show proc` names no worker:\n{answer}"))
     }
 
@@ -80,6 +89,8 @@ pub(crate) fn ask(socket: &Path, command: &str) -> Result<String> {
     let mut stream = UnixStream::connect(socket).with_context(|| format!("connect to {}", socket.display()))?;
     stream.set_read_timeout(Some(SOCKET_BOUND)).context("bound the wait for HAProxy's answer")?;
     stream.write_all(format!("{command}\n").as_bytes()).context("send a command to HAProxy")?;
+    // The master's socket closes only when its client has: without this it waits for the next command.
+    stream.shutdown(Shutdown::Write).context("end the commands to HAProxy")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("read HAProxy's answer")?;
     ensure!(!answer.is_empty(), "HAProxy answered nothing to `{command}`");
