@@ -13,7 +13,7 @@ use haptic_haproxy::{
     runtime::{Deletion, DeletionState, LoadedFiles, RuntimeClient},
 };
 use haptic_model::{FilePath, PlanId};
-use haptic_wire::{API_VERSION, AgentState, ApplyResult, BindAddress, HaproxyState, Inventory, WorkerIdentity};
+use haptic_wire::{API_VERSION, AgentState, ApplyResult, BindAddress, HaproxyState, Inventory, WorkerIdentity, Serving};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -178,6 +178,9 @@ impl AgentTask {
                 }
                 let _ = reply.send(self.state(with_plan));
             }
+            Request::Serving { reply } => {
+                let _ = reply.send(self.serving());
+            }
             Request::Apply { body, reply } => {
                 let outcome = self.apply(*body).await;
                 let outcome = match outcome {
@@ -207,6 +210,15 @@ impl AgentTask {
             }
         }
         Ok(())
+    }
+
+    fn serving(&self) -> Serving {
+        Serving {
+            applied_plan: self.record.applied.map(|set| set.plan),
+            running_plan: self.record.running.filter(|_| self.running.is_some()),
+            worker: self.running.map(|running| identity(running.worker)),
+            reload_pending: self.record.reload_pending,
+        }
     }
 
     fn state(&self, with_plan: bool) -> AgentState {

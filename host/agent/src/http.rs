@@ -38,6 +38,7 @@ impl Agent {
     pub fn router(&self) -> Router {
         Router::new()
             .route("/v1/state", get(state))
+            .route("/v1/serving", get(serving))
             .route("/v1/apply", post(apply).layer(DefaultBodyLimit::max(MAX_BODY_BYTES)))
             .route("/v1/plan", put(put_plan).layer(DefaultBodyLimit::max(MAX_PLAN_BYTES)))
             .route("/healthz", get(|| async { "ok\n" }))
@@ -74,6 +75,13 @@ fn bind_owner_only(socket: &Path) -> io::Result<UnixListener> {
 async fn state(State(agent): State<Agent>, Query(query): Query<StateQuery>) -> Response {
     match agent.state(query.plan != Some(0), query.verify == Some(1)).await {
         Ok(state) => Json(state).into_response(),
+        Err(error) => unavailable(&error),
+    }
+}
+
+async fn serving(State(agent): State<Agent>) -> Response {
+    match agent.serving().await {
+        Ok(serving) => Json(serving).into_response(),
         Err(error) => unavailable(&error),
     }
 }

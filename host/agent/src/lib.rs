@@ -25,7 +25,7 @@ use std::{
 
 use haptic_haproxy::{process::StartError, version::HaproxyBinary};
 use haptic_model::PlanId;
-use haptic_wire::{AgentState, ApplyBody, ApplyResult, Conflict};
+use haptic_wire::{AgentState, ApplyBody, ApplyResult, Conflict, Serving};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -104,6 +104,7 @@ pub enum PlanStored {
 #[derive(Debug)]
 enum Request {
     State { with_plan: bool, verify: bool, reply: oneshot::Sender<AgentState> },
+    Serving { reply: oneshot::Sender<Serving> },
     Apply { body: Box<ApplyBody>, reply: oneshot::Sender<Result<ApplyResult, ApplyRefusal>> },
     PutPlan { plan_id: PlanId, document: bytes::Bytes, reply: oneshot::Sender<Result<PlanStored, AgentError>> },
     PaceReloads { interval: Duration },
@@ -143,6 +144,11 @@ impl Agent {
 
     pub async fn state(&self, with_plan: bool, verify: bool) -> Result<AgentState, AgentError> {
         self.ask(|reply| Request::State { with_plan, verify, reply }).await
+    }
+
+    /// What is applied and what runs, in few words.
+    pub async fn serving(&self) -> Result<Serving, AgentError> {
+        self.ask(|reply| Request::Serving { reply }).await
     }
 
     pub async fn apply(&self, body: ApplyBody) -> Result<ApplyResult, ApplyRefusal> {

@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use haptic_model::Plan;
-use haptic_wire::{AgentState, ApplyManifest, ApplyResult, Conflict};
+use haptic_wire::{AgentState, ApplyManifest, ApplyResult, Conflict, Serving};
 use thiserror::Error;
 
 use crate::pod::Endpoint;
@@ -14,6 +14,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// One agent.
 pub trait Agent: Send + Sync {
     fn state(&self, document: PlanDocument) -> BoxFuture<'_, Result<AgentState, AgentError>>;
+
+    /// Cheap, whatever the size of the set.
+    fn serving(&self) -> BoxFuture<'_, Result<Serving, AgentError>>;
 
     /// `parts` are in the order of `manifest.parts`.
     fn apply(&self, manifest: ApplyManifest, parts: Vec<Bytes>) -> BoxFuture<'_, Result<ApplyAnswer, AgentError>>;

@@ -7,9 +7,9 @@ use std::{
 };
 
 use haptic_model::Finding;
-use haptic_store::{DirectorySource, Notified, RawChange, RawKey, RawObject, WatchDirectoryError, Watcher};
+use haptic_store::{DirectorySource, Notified, RawChange, RawKey, RawObject, Scan, WatchDirectoryError, Watcher};
 use thiserror::Error;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::{agent_port::BoxFuture, events::Change};
 
@@ -44,6 +44,8 @@ pub struct Directories {
     /// `None` only while a scan runs on a blocking thread.
     source: Option<DirectorySource>,
     watcher: Option<Watcher>,
+    /// The scan that runs.
+    scan: Option<JoinHandle<(DirectorySource, Scan)>>,
     known: BTreeSet<RawKey>,
 }
 
@@ -56,19 +58,27 @@ pub struct Picture(BTreeMap<RawKey, Arc<RawObject>>);
 impl Directories {
     pub fn open(dirs: &[PathBuf]) -> Result<Self, haptic_store::OpenDirectoryError> {
         let source = DirectorySource::open(dirs.iter().cloned())?;
-        Ok(Self { source: Some(source), watcher: None, known: BTreeSet::new() })
+        Ok(Self { source: Some(source), watcher: None, scan: None, known: BTreeSet::new() })
     }
 
     async fn look(&mut self, notified: Option<Notified>) -> Result<SourceUpdate, SourceError> {
         let mut source = self.source.take().ok_or(SourceError::WatchEnded)?;
-        let scan = tokio::task::spawn_blocking(move || {
+        self.scan = Some(tokio::task::spawn_blocking(move || {
             let scan = match notified {
                 None => source.scan(),
                 Some(notified) => source.rescan(&notified),
             };
             (source, scan)
-        });
-        let (source, scan) = scan.await.map_err(SourceError::Read)?;
+        }));
+        self.looked().await
+    }
+
+    /// The result of the scan that runs. A caller that was cancelled while it ran finds it here.
+    async fn looked(&mut self) -> Result<SourceUpdate, SourceError> {
+        let running = self.scan.as_mut().ok_or(SourceError::WatchEnded)?;
+        let scanned = running.await;
+        self.scan = None;
+        let (source, scan) = scanned.map_err(SourceError::Read)?;
         self.source = Some(source);
         let changes = scan.changes.into_iter().map(|change| {
             let kind = match &change {
@@ -97,6 +107,9 @@ impl Source for Directories {
 
     fn next(&mut self) -> BoxFuture<'_, Result<SourceUpdate, SourceError>> {
         Box::pin(async move {
+            if self.scan.is_some() {
+                return self.looked().await;
+            }
             let watcher = self.watcher.as_mut().ok_or(SourceError::WatchEnded)?;
             let notified = watcher.next().await.ok_or(SourceError::WatchEnded)?;
             self.look(Some(notified)).await

@@ -166,6 +166,8 @@ pub async fn run_standalone(
     bus.start();
 
     let outcome = tokio::select! {
+        // First, because stages end by themselves once they are told to stop.
+        biased;
         () = options.stop.cancelled() => Ok(None),
         ended = supervisor.ended_early() => Err(ended.into()),
         failure = bus.failed() => Err(IterationError::from(failure).into()),

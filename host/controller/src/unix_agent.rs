@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use haptic_model::{Plan, PlanId};
-use haptic_wire::{AgentClient, AgentState, ApplyError, ApplyManifest};
+use haptic_wire::{AgentClient, AgentState, ApplyError, ApplyManifest, Serving};
 
 use crate::{
     agent_port::{Agent, AgentError, ApplyAnswer, BoxFuture, Connect, PlanDocument, PlanStored},
@@ -49,6 +49,10 @@ impl Agent for UnixAgent {
             let state = self.calls.state(document == PlanDocument::With).await;
             state.map_err(|error| self.error("reading the state", error))
         })
+    }
+
+    fn serving(&self) -> BoxFuture<'_, Result<Serving, AgentError>> {
+        Box::pin(async move { self.calls.serving().await.map_err(|error| self.error("asking what it serves", error)) })
     }
 
     fn apply(&self, manifest: ApplyManifest, parts: Vec<Bytes>) -> BoxFuture<'_, Result<ApplyAnswer, AgentError>> {

@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, Conflict, ErrorBody, MalformedBody};
+use crate::{APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, Conflict, ErrorBody, MalformedBody, Serving};
 
 /// A client of one agent. Requests go one after the other over one kept-alive connection, which is made anew when
 /// the agent closed it. Dropping a request's future drops its connection: no later request reads its answer.
@@ -152,6 +152,14 @@ impl AgentClient {
     /// When the agent cannot be reached or answers something else.
     pub async fn verified_state(&self) -> Result<AgentState, ClientError> {
         self.read("/v1/state?plan=0&verify=1").await
+    }
+
+    /// `GET /v1/serving`.
+    ///
+    /// # Errors
+    /// When the agent cannot be reached or answers something else.
+    pub async fn serving(&self) -> Result<Serving, ClientError> {
+        self.read("/v1/serving").await
     }
 
     /// Whether `GET /readyz` answers 200.

@@ -1,4 +1,5 @@
-//! The controller–agent messages, API version 1: what travels over `/v1/state`, `/v1/apply` and `/v1/plan`.
+//! The controller–agent messages, API version 1: what travels over `/v1/state`, `/v1/serving`, `/v1/apply` and
+//! `/v1/plan`.
 //!
 //! What: the types and the framing of an apply body; with the feature `client`, a thin client over a unix socket. What
 //! not: no decision. The deployer (in `haptic-controller`) and the agent call it.
@@ -152,6 +153,20 @@ pub struct AgentState {
     /// The last apply's outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_apply: Option<ApplyResult>,
+}
+
+/// Answer of `GET /v1/serving`: the few facts that tell whether a controller's picture of the pod still holds. Small
+/// whatever the size of the set, so that it can be asked often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// See [`AgentState::applied_plan`].
+    pub applied_plan: Option<PlanId>,
+    /// See [`AgentState::running_plan`].
+    pub running_plan: Option<PlanId>,
+    /// The current worker; `None` while HAProxy does not answer.
+    pub worker: Option<WorkerIdentity>,
+    /// See [`AgentState::reload_pending`].
+    pub reload_pending: bool,
 }
 
 /// The HAProxy process group beside the agent.

@@ -1,6 +1,7 @@
 use std::{
     net::{Ipv4Addr, TcpListener},
     process,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use anyhow::{Context, Result};
@@ -20,7 +21,10 @@ const CLAIM_PORT: u16 = 7007;
 impl Network {
     pub fn claim() -> Result<Self> {
         // 127.64.0 to 127.191.255; where to begin follows from the process, so that two runs rarely meet.
-        let begin = process::id().wrapping_mul(37) % 0x8000;
+        // A network that was given back may still have sockets that are about to close: each claim begins further on.
+        static CLAIMS: AtomicU32 = AtomicU32::new(0);
+        let claims = CLAIMS.fetch_add(1, Ordering::Relaxed);
+        let begin = process::id().wrapping_mul(37).wrapping_add(claims) % 0x8000;
         for step in 0..0x8000 {
             let number = (begin + step) % 0x8000;
             let [_, _, high, low] = number.to_be_bytes();

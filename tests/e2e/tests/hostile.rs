@@ -97,8 +97,8 @@ async fn bad_manifests(haproxy: HaproxyBuild) -> Result<()> {
     )?;
     haptic.said(0, &["kind.yaml:", "HAProxyTemplateConfigg"]).await;
     // The same object in two files: the first one stays.
-    shop.write("common/bad/zz-twice.yaml", &ingress("web", "stolen.localhost", "/", &[], "api"))?;
-    haptic.said(0, &["zz-twice.yaml:", "web"]).await;
+    shop.write("common/zz/twice.yaml", &ingress("web", "stolen.localhost", "/", &[], "api"))?;
+    haptic.said(0, &["twice.yaml:", "web"]).await;
     assert_eq!(get(shop.http(), "stolen.localhost", "/").await?.status, 404);
     let big =
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: big}}\ndata:\n  text: {}\n", "x".repeat(10 << 20));
@@ -106,7 +106,9 @@ async fn bad_manifests(haproxy: HaproxyBuild) -> Result<()> {
     haptic.said(0, &["big.yaml"]).await;
     symlink(&folder, folder.join("loop"))?;
     haptic.said(0, &["loop"]).await;
-    // Files that come and go while they are read.
+    assert_eq!(haptic.processes()?, processes, "nothing of that reloads HAProxy");
+    // Files that come and go while they are read. A backend that comes back before its old one is gone for good needs
+    // a reload, so from here on reloads are no fault.
     for round in 0..50 {
         shop.write("common/bad/flicker.yaml", &shop.route("flicker", "flicker.localhost"))?;
         if round % 2 == 0 {
@@ -125,10 +127,8 @@ async fn bad_manifests(haproxy: HaproxyBuild) -> Result<()> {
     })
     .await;
     for target in Shop::targets() {
-        assert!(get(shop.http(), &target.host, "/").await?.served_by().is_some(), "{}", target.host);
-    }
-    if haproxy.has_dynamic_backends() {
-        assert_eq!(haptic.processes()?, processes);
+        let answer = get(shop.http(), &target.host, "/").await?;
+        assert!(answer.served_by().is_some(), "{}: {answer:?}", target.host);
     }
     fs::remove_file(folder.join("loop"))?;
     Ok(())

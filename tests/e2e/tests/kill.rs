@@ -34,6 +34,11 @@ async fn killed_at(haproxy: &HaproxyBuild, victim: Victim, step: &str, change: C
     let what = format!("{victim:?} killed at {step} of a change of {change:?} on {}", haproxy.version);
     let shop = Shop::open().await?;
     let first = Haptic::serve(&shop, haproxy).await?;
+    // The next haptic diffs against the plan that the agent keeps, so that the change takes the way it is to break.
+    eventually("the stored plan", async || {
+        std::fs::read_dir(shop.state().join("agent/plans")).ok()?.next().map(|_| ())
+    })
+    .await;
     let before = first.processes()?;
     first.kill().await;
     change.write(&shop)?;
@@ -60,14 +65,19 @@ async fn killed_at(haproxy: &HaproxyBuild, victim: Victim, step: &str, change: C
     })
     .await;
     ensure!(change.arrived(&shop, &haptic).await, "{what}: the change is gone again");
-    ensure!(haptic.stop().await.success(), "{what}: haptic does not stop cleanly");
+    stop(&what, &mut haptic).await?;
     let left = haptic.file_set()?;
 
     // What is on disk is what a start from nothing writes.
     std::fs::remove_dir_all(shop.state())?;
     let mut fresh = Haptic::serve(&shop, haproxy).await?;
     ensure!(fresh.file_set()? == left, "{what}: the files differ from those of a start from nothing");
-    ensure!(fresh.stop().await.success(), "{what}: haptic does not stop cleanly");
+    stop(&what, &mut fresh).await
+}
+
+async fn stop(what: &str, haptic: &mut Haptic) -> Result<()> {
+    let status = haptic.stop().await;
+    ensure!(status.success(), "{what}: haptic ends with {status} when told to stop:\n{}", haptic.lines().join("\n"));
     Ok(())
 }
 
@@ -82,7 +92,7 @@ impl Change {
         match self {
             Self::Route => shop.write("standalone/new.yaml", &shop.route("new", "new.shop.localhost")),
             Self::Endpoint => shop.edit(SLICES, &shop.address(22), &shop.address(23)),
-            Self::Global => shop.edit(CONFIG, "  extraContext:\n", "  extraContext:\n    max_connections: 12345\n"),
+            Self::Global => shop.edit(CONFIG, "  extraContext:\n", "  extraContext:\n    max_connections: 1234\n"),
         }
     }
 
@@ -91,7 +101,7 @@ impl Change {
             Self::Route => "new.shop.localhost",
             Self::Endpoint => "api.shop.localhost",
             Self::Global => {
-                return haptic.worker("show info").is_ok_and(|info| info.contains("\nMaxconn: 12345\n"));
+                return haptic.worker("show info").is_ok_and(|info| info.contains("\nMaxconn: 1234\n"));
             }
         };
         let wanted = if matches!(self, Self::Endpoint) { "api-3" } else { "new-" };

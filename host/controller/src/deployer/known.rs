@@ -7,7 +7,7 @@ use std::{
 
 use haptic_haproxy::plan::{Baseline, Inventory};
 use haptic_model::{Digest, FilePath, Mode, PLAN_SCHEMA_VERSION, Plan, PlanId};
-use haptic_wire::{API_VERSION, AgentState, ApplyResult, WorkerIdentity};
+use haptic_wire::{API_VERSION, AgentState, ApplyResult, Serving, WorkerIdentity};
 
 /// While HAProxy does not answer its agent.
 pub(super) const UNKNOWN_VERSION: (u16, u16) = (0, 0);
@@ -73,6 +73,15 @@ impl Known {
                 .last_apply
                 .is_some_and(|last| last.mode == Mode::Reload && last.ok && Some(last.plan_id) == state.applied_plan),
         }
+    }
+
+    /// Whether the pod is still as this says: a HAProxy that died and came back serves its last known good, in another
+    /// worker.
+    pub(super) fn holds(&self, now: &Serving) -> bool {
+        self.applied == now.applied_plan
+            && self.worker == now.worker
+            && self.reload_pending == now.reload_pending
+            && (now.reload_pending || now.running_plan == now.applied_plan)
     }
 
     pub(super) fn baseline(&self) -> Baseline<'_> {

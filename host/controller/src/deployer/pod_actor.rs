@@ -27,6 +27,8 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const FIRST_RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(5);
 /// How often a pod with a pending reload or removals is asked how far it is.
 const POLL: Duration = Duration::from_millis(250);
+/// How often a settled pod is asked whether it still serves what it acknowledged.
+const WATCH: Duration = Duration::from_secs(1);
 /// How long a pod must be quiet before a promotion travels alone instead of with the next apply.
 const PROMOTE: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,7 @@ pub(super) struct PodActor {
     failures: u32,
     poll: Option<Instant>,
     promote: Option<Instant>,
+    watch: Option<Instant>,
 }
 
 /// The result of an assignment, of its retry, or of the reload that was scheduled for it.
@@ -97,12 +100,14 @@ impl PodActor {
             failures: 0,
             poll: None,
             promote: None,
+            watch: None,
         }
     }
 
     pub(super) async fn run(mut self) -> PodEnd {
         loop {
-            let due = [self.retry.as_ref().map(|(due, _)| *due), self.poll, self.promote, self.upload.due()];
+            let retry = self.retry.as_ref().map(|(due, _)| *due);
+            let due = [retry, self.poll, self.promote, self.watch, self.upload.due()];
             let due = due.into_iter().flatten().min();
             tokio::select! {
                 biased;
@@ -152,7 +157,28 @@ impl PodActor {
         if self.promote.take_if(|due| *due <= now).is_some() {
             self.promote_alone().await;
         }
+        if self.watch.take_if(|due| *due <= now).is_some() {
+            self.look_after().await;
+        }
         Ok(())
+    }
+
+    /// Sends the last render again to a pod that does not serve what it acknowledged: nothing acknowledged is lost.
+    async fn look_after(&mut self) {
+        self.watch = Some(Instant::now() + WATCH);
+        if self.retry.is_some() || self.poll.is_some() {
+            return;
+        }
+        let (Some(known), Some(last)) = (&self.known, &self.last) else { return };
+        match self.agent.serving().await {
+            Ok(now) if known.holds(&now) => {}
+            Ok(now) => {
+                tracing::warn!(pod = %self.pod.name, ?now, "the pod does not serve what it acknowledged");
+                self.retry = Some((Instant::now(), last.clone()));
+                self.forget();
+            }
+            Err(error) => tracing::warn!(pod = %self.pod.name, %error, "the pod does not say what it serves"),
+        }
     }
 
     async fn assignment(&mut self, assignment: Assignment) -> Result<(), String> {
@@ -172,6 +198,7 @@ impl PodActor {
             }
         };
         self.last = Some(assignment.clone());
+        self.watch = Some(Instant::now() + WATCH);
         self.report(&assignment, report).await;
         Ok(())
     }

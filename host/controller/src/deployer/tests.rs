@@ -61,6 +61,19 @@ async fn a_lost_answer_is_followed_by_the_state_and_not_by_a_blind_repeat() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_fell_back_gets_the_last_render_again() {
+    let mut scene = Scene::new();
+    let (first, second) = (render(1, "a"), render(2, "b"));
+    for one in [&first, &second] {
+        scene.schedule(one);
+        scene.report().await;
+    }
+    scene.agent.fall_back(first.plan());
+    let again = scene.report().await;
+    assert_eq!((again.outcome, again.applied_plan), (PodOutcome::Serving, Some(second.plan())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_retried_with_growing_pauses() {
     let mut scene = Scene::new();
     for _ in 0..3 {

@@ -9,8 +9,7 @@ use std::{
 use bytes::Bytes;
 use haptic_model::{Mode, Plan, PlanId};
 use haptic_wire::{
-    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, HaproxyState, Inventory,
-    Timing, Token, WorkerIdentity,
+    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, HaproxyState, Inventory, Serving, Timing, Token, WorkerIdentity,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -117,6 +116,16 @@ impl FakeAgent {
     }
 
     /// The pacing window ends and the scheduled reload loads what is on disk.
+    /// As after the death of HAProxy: another worker serves the last known good plan.
+    pub(crate) fn fall_back(&self, plan: PlanId) {
+        let mut inner = self.inner.lock();
+        inner.state.applied_plan = Some(plan);
+        inner.state.running_plan = Some(plan);
+        if let Some(haproxy) = &mut inner.state.haproxy {
+            haproxy.worker.pid += 1;
+        }
+    }
+
     pub(crate) fn reload_now(&self) {
         let mut inner = self.inner.lock();
         inner.state.running_plan = inner.state.applied_plan;
@@ -138,6 +147,18 @@ impl Agent for FakeAgent {
                 state.plan = inner.document.as_ref().and_then(|plan| serde_json::to_value(&**plan).ok());
             }
             Ok(state)
+        })
+    }
+
+    fn serving(&self) -> BoxFuture<'_, Result<Serving, AgentError>> {
+        Box::pin(async move {
+            let state = &self.inner.lock().state;
+            Ok(Serving {
+                applied_plan: state.applied_plan,
+                running_plan: state.running_plan,
+                worker: state.haproxy.as_ref().map(|haproxy| haproxy.worker),
+                reload_pending: state.reload_pending,
+            })
         })
     }
 
