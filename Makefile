@@ -82,18 +82,19 @@ docs: plugins ## Build the API documentation, warnings being errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: generate
-generate: plugins ## Write crds/ from the types of host/api
-	$(CARGO) run -p haptic -- crds --out crds
+generate: build-debug ## Write crds/ from the types of host/api
+	$(DEBUG) crds --out crds
 
 .PHONY: check-generated
-check-generated: plugins ## Fail when crds/ is not what the types say
+check-generated: build-debug ## Fail when crds/ is not what the types say
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && \
-	  $(CARGO) run -p haptic -- crds --out "$$fresh" && \
+	  $(DEBUG) crds --out "$$fresh" && \
 	  diff -ru crds "$$fresh" || { echo "error: crds/ differs from host/api: run make generate and commit the result" >&2; exit 1; }
 
 .PHONY: bench
-bench: build ## Print the figures of DESIGN section 13 with versions and medians
-	HAPTIC_BIN=$(RELEASE) $(CARGO) bench --workspace --bench '*'
+bench: haproxies build ## Print figures: renders, changes, plugin calls, memory; with versions and medians
+	$(CARGO) build --release -p haptic-bench
+	HAPTIC_BIN=$(RELEASE) $(CARGO_TARGET_DIR)/release/haptic-bench
 
 .PHONY: fmt
 fmt: toolchain ## Format all code

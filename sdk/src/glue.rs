@@ -20,7 +20,7 @@ use crate::{
 /// with the type that implements its trait. On targets other than WebAssembly it does nothing, so that the same crate
 /// can be tested natively.
 ///
-/// ```ignore
+/// ```text
 /// haptic_plugin_sdk::export! {
 ///     auxiliary_file: Maps,
 ///     rendered_output: Policy,

@@ -13,7 +13,9 @@ use haptic_haproxy::{
     runtime::{Deletion, DeletionState, LoadedFiles, RuntimeClient},
 };
 use haptic_model::{FilePath, PlanId};
-use haptic_wire::{API_VERSION, AgentState, ApplyResult, BindAddress, HaproxyState, Inventory, WorkerIdentity, Serving};
+use haptic_wire::{
+    API_VERSION, AgentState, ApplyResult, BindAddress, HaproxyState, Inventory, Serving, WorkerIdentity,
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -185,9 +187,7 @@ impl AgentTask {
                 let outcome = self.apply(*body).await;
                 let outcome = match outcome {
                     Err(apply::Failure::Agent(error @ AgentError::Crashed)) => return Err(error),
-                    Err(apply::Failure::Agent(error)) => {
-                        Err(ApplyRefusal::Unavailable(with_causes(&error)))
-                    }
+                    Err(apply::Failure::Agent(error)) => Err(ApplyRefusal::Unavailable(with_causes(&error))),
                     Err(apply::Failure::Refused(refusal)) => Err(refusal),
                     Ok(result) => {
                         self.last_apply = Some(result.clone());
@@ -426,7 +426,10 @@ impl AgentTask {
 
 impl std::fmt::Debug for AgentTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentTask").field("record", &self.record).field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("AgentTask")
+            .field("record", &self.record)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
     }
 }
 

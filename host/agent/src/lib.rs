@@ -70,9 +70,18 @@ pub struct Agent {
 #[derive(Debug, Error)]
 pub enum AgentError {
     #[error("could not {action} {path}")]
-    File { action: &'static str, path: PathBuf, #[source] source: io::Error },
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the agent's record {path} is not readable; move it away to start with an unknown plan")]
-    Record { path: PathBuf, #[source] source: serde_json::Error },
+    Record {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error(transparent)]
     Start(#[from] StartError),
     /// The task was dropped or ended.

@@ -97,8 +97,8 @@ impl RecordFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(AgentError::File { action: "read", path: self.path.clone(), source }),
         };
-        let record: Record = serde_json::from_slice(&text)
-            .map_err(|source| AgentError::Record { path: self.path.clone(), source })?;
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|source| AgentError::Record { path: self.path.clone(), source })?;
         Ok((record.format == FORMAT).then_some(record))
     }
 

@@ -3,8 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    os::unix::fs::OpenOptionsExt as _,
     io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -115,11 +115,7 @@ impl Tree {
     }
 
     /// What differs between the tree and a manifest. Only content that is needed is verified; nothing is written.
-    pub(crate) fn compare(
-        &self,
-        files: &[ManifestFile],
-        parts: &BTreeMap<FilePath, Bytes>,
-    ) -> Result<Changes, Unfit> {
+    pub(crate) fn compare(&self, files: &[ManifestFile], parts: &BTreeMap<FilePath, Bytes>) -> Result<Changes, Unfit> {
         let mut changes = Changes::default();
         let mut missing = Vec::new();
         let mut named = BTreeSet::new();

@@ -249,11 +249,8 @@ impl Feed {
         }
         self.judged = objects.clone();
         let cancellation = Cancellation::new();
-        let serving = Some(Serving {
-            quarantined: self.quarantine.units(),
-            core: self.core.get(),
-            haproxy: self.gate.haproxy,
-        });
+        let serving =
+            Some(Serving { quarantined: self.quarantine.units(), core: self.core.get(), haproxy: self.gate.haproxy });
         let changes = self.picture.as_changes();
         let verdict = judge(objects, changes, self.gate.clone(), serving, cancellation.clone());
         self.trial = Some(Trial { verdict, cancellation, since: Vec::new(), outdated: false });

@@ -14,11 +14,11 @@ use haptic_model::Finding;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    feed::ManifestFindings,
     bus::{EventBus, Subscription},
     clock::WallClock,
     core::ActiveCore,
     events::{Event, EventKind, GateVerdict},
+    feed::ManifestFindings,
     pod::{PodOutcome, PodReport},
     status::{
         document::{Condition, ConfigStatus, LastReconciliation, ObjectsStatus, PluginStatus, PodStatus},

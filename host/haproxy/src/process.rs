@@ -65,9 +65,17 @@ pub enum StartError {
     #[error("HAProxy refused to start: {words}")]
     Refused { words: String },
     #[error("could not run {binary}")]
-    Spawn { binary: PathBuf, #[source] source: io::Error },
+    Spawn {
+        binary: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("could not prepare {path} for HAProxy")]
-    Prepare { path: PathBuf, #[source] source: io::Error },
+    Prepare {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the socket path {path} is longer than {MAX_SOCKET_PATH} bytes; choose a shorter directory")]
     SocketPath { path: PathBuf },
     #[error("HAProxy did not open its sockets within {limit:?}; its words: {words}")]
@@ -164,7 +172,10 @@ impl ProcessIdentity {
 // === impl Exit ===
 
 impl Exit {
-    #[expect(deprecated, reason = "its successor is unsafe to call; an `OwnedFd` keeps its descriptor for its whole life")]
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe to call; an `OwnedFd` keeps its descriptor for its whole life"
+    )]
     pub fn watch(identity: ProcessIdentity) -> Self {
         let pid = i32::try_from(identity.pid).ok().and_then(Pid::from_raw);
         let fd = pid

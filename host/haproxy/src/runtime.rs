@@ -60,9 +60,14 @@ pub struct Executed {
 /// The half of a deletion that may have to wait for connections to end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Deletion {
-    Server { backend: String, server: String },
+    Server {
+        backend: String,
+        server: String,
+    },
     /// Only after its servers are gone.
-    Backend { name: String },
+    Backend {
+        name: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +93,11 @@ pub struct LoadedFiles {
 #[derive(Debug, Error)]
 pub enum RuntimeError {
     #[error("could not talk to HAProxy's runtime socket {socket}")]
-    Socket { socket: PathBuf, #[source] source: io::Error },
+    Socket {
+        socket: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("HAProxy's runtime socket {socket} did not answer within {limit:?}")]
     Timeout { socket: PathBuf, limit: Duration },
     #[error("HAProxy refused `{command}`: {answer}")]
@@ -98,7 +107,11 @@ pub enum RuntimeError {
     #[error(transparent)]
     UnsafeToken(#[from] UnsafeToken),
     #[error("could not read {path} for a runtime command")]
-    File { path: PathBuf, #[source] source: io::Error },
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("`{command}` needs {bytes} bytes on one line, over the limit of {BATCH_BYTES}")]
     TooLong { command: String, bytes: usize },
     #[error("{0} is not an IP port of 1 to 65535")]

@@ -33,7 +33,11 @@ pub struct MinorVersion {
 #[derive(Debug, Error)]
 pub enum VersionError {
     #[error("could not run `{path} -v`; check that the file exists and is executable")]
-    Run { path: PathBuf, #[source] source: io::Error },
+    Run {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("`{path} -v` did not answer as HAProxy does: `{answer}`; name a HAProxy binary with --haproxy")]
     NotHaproxy { path: PathBuf, answer: String },
     #[error("{path} is HAProxy {version}, but haptic needs {OLDEST} or newer; install one or name it with --haproxy")]
@@ -126,9 +130,9 @@ impl fmt::Display for MinorVersion {
 
 /// Reads `HAProxy version 3.2.26-1 2026/10/14 - https://haproxy.org/`.
 fn parse_version(answer: &str) -> Option<(String, MinorVersion)> {
-    let rest = answer.lines().find_map(|line| {
-        line.strip_prefix("HAProxy version ").or_else(|| line.strip_prefix("HA-Proxy version "))
-    })?;
+    let rest = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("HAProxy version ").or_else(|| line.strip_prefix("HA-Proxy version ")))?;
     let version = rest.split_whitespace().next()?;
     let mut numbers = version.split(['.', '-', '+']);
     let major = numbers.next()?.parse().ok()?;

@@ -52,8 +52,8 @@ fn config(global: &str, frontend: &str) -> String {
 fn lua(script: &str) -> FileSet {
     let text = config("  tune.lua.bool-sample-conversion normal\n  lua-load general/probe.lua\n", "");
     // 3.0 does not know the setting that 3.2 warns about when it is missing.
-    let text = format!(".if !version_atleast(3.1)\n.endif\n{text}")
-        .replace("  tune.lua.bool-sample-conversion normal\n", "");
+    let text =
+        format!(".if !version_atleast(3.1)\n.endif\n{text}").replace("  tune.lua.bool-sample-conversion normal\n", "");
     set(&[("haproxy.cfg", FileKind::Config, &text), ("general/probe.lua", FileKind::General, script)])
 }
 
@@ -67,7 +67,12 @@ fn texts(verdict: &CheckVerdict) -> String {
 
 /// Runs a script at load that reports through its error, and gives back what it said.
 fn probe(version: &str, script: &str) -> String {
-    let verdict = check(version, &lua(&format!("local out = {{}}\nlocal function say(...) out[#out+1] = table.concat({{...}}, ' ') end\n{script}\nerror('SAID ' .. table.concat(out, ' | '))\n")));
+    let verdict = check(
+        version,
+        &lua(&format!(
+            "local out = {{}}\nlocal function say(...) out[#out+1] = table.concat({{...}}, ' ') end\n{script}\nerror('SAID ' .. table.concat(out, ' | '))\n"
+        )),
+    );
     assert!(!verdict.passed);
     let text = texts(&verdict);
     assert!(text.contains("SAID"), "{text}");
@@ -80,10 +85,7 @@ fn passes_a_good_set_and_enforces_the_floor() {
         "  maxconn 100000\n  user 1234\n".replace("  user 1234\n", "").as_str(),
         "  bind :::8081 v6only\n  http-request set-header x %[path,map(maps/a.map)]\n",
     );
-    let files = set(&[
-        ("haproxy.cfg", FileKind::Config, &text),
-        ("maps/a.map", FileKind::Map, "/a b\n"),
-    ]);
+    let files = set(&[("haproxy.cfg", FileKind::Config, &text), ("maps/a.map", FileKind::Map, "/a b\n")]);
     for version in VERSIONS {
         let verdict = check(version, &files);
         assert!(verdict.passed, "{version}: {:?}", verdict.messages);
@@ -141,7 +143,11 @@ fn lua_cannot_start_programs_or_see_the_environment() {
 #[test]
 fn configuration_sees_no_environment_variable() {
     let home = std::env::var("HOME").unwrap();
-    let files = set(&[("haproxy.cfg", FileKind::Config, &config("  .notice \"${HOME}\"\n".trim_start(), "  errorfile 503 \"$HOME/x\"\n"))]);
+    let files = set(&[(
+        "haproxy.cfg",
+        FileKind::Config,
+        &config("  .notice \"${HOME}\"\n".trim_start(), "  errorfile 503 \"$HOME/x\"\n"),
+    )]);
     for version in VERSIONS {
         let verdict = check(version, &files);
         assert!(!verdict.passed);

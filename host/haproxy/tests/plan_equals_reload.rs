@@ -127,7 +127,8 @@ impl Worker {
         view.sort();
         for (map, ordered) in [("maps/path.map", false), ("maps/regex.map", true)] {
             let text = self.client.ask_one(&format!("show map {map}")).await.unwrap().text;
-            let entries = text.lines().filter_map(|line| line.split_once(' ')).map(|(_, entry)| format!("{map} {entry}"));
+            let entries =
+                text.lines().filter_map(|line| line.split_once(' ')).map(|(_, entry)| format!("{map} {entry}"));
             let mut entries: Vec<_> = entries.collect();
             if !ordered {
                 entries.sort();
@@ -198,8 +199,13 @@ fn operations_equal_a_load(version: MinorVersion, cases: u32) {
         let (before, after) = (old.plan(), next.plan());
         let (loaded, none) = (inventory(&before), BTreeSet::new());
         let haproxy = (version.major, version.minor);
-        let baseline =
-            Baseline { plan: Some(&before), haproxy, inventory: &loaded, pending_deletes: &none, reload_pending: false };
+        let baseline = Baseline {
+            plan: Some(&before),
+            haproxy,
+            inventory: &loaded,
+            pending_deletes: &none,
+            reload_pending: false,
+        };
         let decided = diff(&after, &baseline);
         if decided.verdict == Verdict::Reload {
             prop_assert!(haproxy < (3, 4) && names(&old) != names(&next), "{:?}", decided.reasons);

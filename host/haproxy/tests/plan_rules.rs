@@ -88,8 +88,13 @@ fn reload(diff: &Diff, code: ReasonCode, words: &str) {
 fn rule_1_without_a_usable_baseline_everything_is_loaded() {
     let next = Build::sample().plan();
     let (inventory, pending) = (Inventory::default(), BTreeSet::new());
-    let baseline =
-        Baseline { plan: None, haproxy: (3, 4), inventory: &inventory, pending_deletes: &pending, reload_pending: false };
+    let baseline = Baseline {
+        plan: None,
+        haproxy: (3, 4),
+        inventory: &inventory,
+        pending_deletes: &pending,
+        reload_pending: false,
+    };
     let decided = diff(&next, &baseline);
     reload(&decided, ReasonCode::NoBaseline, "not known");
     assert_eq!(decided.changed_files.len(), next.files.len());
@@ -131,9 +136,14 @@ fn rule_2_a_profile_goes_for_free_with_its_last_user() {
 #[test]
 fn rule_3_whole_backends_come_and_go_from_3_4_on() {
     let add = |b: &mut Build| b.backends.push(backend("b3", "fast", vec![server("s1", 7)]));
-    let expected = ["backend_add b3 fast", "server_add b3/s1 10.0.0.7:80 100", "enable b3/s1 health=false", "publish b3"];
+    let expected =
+        ["backend_add b3 fast", "server_add b3/s1 10.0.0.7:80 100", "enable b3/s1 health=false", "publish b3"];
     runtime(&after(add), &expected);
-    reload(&after_on((3, 2), add), ReasonCode::BackendNeedsNewerHAProxy, "backend b3: HAProxy 3.2 cannot add a backend");
+    reload(
+        &after_on((3, 2), add),
+        ReasonCode::BackendNeedsNewerHAProxy,
+        "backend b3: HAProxy 3.2 cannot add a backend",
+    );
     let remove = |b: &mut Build| b.backends.retain(|backend| &*backend.name != "b2");
     runtime(&after(remove), &["unpublish b2", "server_del b2/s1", "backend_del b2"]);
     reload(&after_on((3, 0), remove), ReasonCode::BackendNeedsNewerHAProxy, "HAProxy 3.0 cannot remove");
@@ -204,7 +214,11 @@ fn rule_4_what_only_a_reload_changes_in_a_server() {
         (|b| b.backends[0].servers[0].address = plan_build::host("x.test"), ReasonCode::ServerNotDynamic, "is a name"),
         (|b| b.add_server(0, |s| s.port = 0), ReasonCode::ServerNotDynamic, "no port"),
         (|b| b.add_server_with(0, "resolvers", Some("dns")), ReasonCode::ServerNotDynamic, "`resolvers`"),
-        (|b| b.add_server_with(0, "init-state", Some("down")), ReasonCode::ServerNotDynamic, "3.0 cannot add a server with `init-state`"),
+        (
+            |b| b.add_server_with(0, "init-state", Some("down")),
+            ReasonCode::ServerNotDynamic,
+            "3.0 cannot add a server with `init-state`",
+        ),
         (|b| b.add_server_with(0, "cookie", Some("a b")), ReasonCode::UnsafeToken, "`cookie`"),
         (|b| b.add_server_with(0, "cookie", Some("a;b")), ReasonCode::UnsafeToken, "`cookie`"),
         (|b| b.add_server_with(0, "ca-file", Some("ssl/none.pem")), ReasonCode::ServerNotDynamic, "not loaded"),

@@ -8,7 +8,10 @@ use haptic_haproxy::plan::{Baseline, Diff, Inventory, diff};
 use haptic_model::{FileKind, Plan, Rendered};
 use haptic_wire::AgentClient;
 
-use crate::{cli, exit, offline::{self, HaproxyChoice, Manifests}};
+use crate::{
+    cli, exit,
+    offline::{self, HaproxyChoice, Manifests},
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct DiffOptions {

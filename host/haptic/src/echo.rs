@@ -28,9 +28,8 @@ pub(crate) async fn serve(backends: Vec<EchoBackend>, stop: CancellationToken) -
         let router = Router::new().fallback(answer).with_state(backend.name.clone());
         let stop = stop.clone();
         tracing::info!(address = %backend.address, name = %backend.name, "echo backend listens");
-        servers.spawn(async move {
-            axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
-        });
+        servers
+            .spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await });
     }
     while let Some(ended) = servers.join_next().await {
         ended.context("an echo backend ended early")?.context("serving")?;
@@ -40,9 +39,10 @@ pub(crate) async fn serve(backends: Vec<EchoBackend>, stop: CancellationToken) -
 
 /// 200 with the backend's name, and after `?delay_ms=N` (at most ten seconds) if asked.
 async fn answer(State(name): State<String>, request: Request) -> Response {
-    let delay = request.uri().query().and_then(|query| {
-        query.split('&').find_map(|pair| pair.strip_prefix("delay_ms=")?.parse::<u64>().ok())
-    });
+    let delay = request
+        .uri()
+        .query()
+        .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("delay_ms=")?.parse::<u64>().ok()));
     if let Some(delay) = delay {
         tokio::time::sleep(Duration::from_millis(delay.min(10_000))).await;
     }

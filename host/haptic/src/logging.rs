@@ -30,9 +30,12 @@ pub(crate) fn start(format: LogFormat) {
             registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).init();
         }
         LogFormat::Text => {
-            let message_only = format::debug_fn(|writer, field, value| {
-                if field.name() == "message" { write!(writer, "{value:?}") } else { Ok(()) }
-            });
+            let message_only =
+                format::debug_fn(
+                    |writer, field, value| {
+                        if field.name() == "message" { write!(writer, "{value:?}") } else { Ok(()) }
+                    },
+                );
             let sentences = fmt::layer()
                 .with_writer(io::stderr)
                 .with_ansi(ansi)

@@ -6,7 +6,10 @@ use anyhow::Context as _;
 use clap::Args;
 use haptic_model::FileKind;
 
-use crate::{cli, exit, offline::{self, HaproxyChoice, Manifests}};
+use crate::{
+    cli, exit,
+    offline::{self, HaproxyChoice, Manifests},
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct RenderOptions {

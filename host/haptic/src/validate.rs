@@ -94,8 +94,7 @@ impl ValidateOptions {
         };
         let results = run.run(&selection);
         let snapshot = prepared.store.snapshot();
-        let strict =
-            prepared.pipeline().execute_strict(&snapshot, haproxy, &checkers, offline::now(), &cancelled);
+        let strict = prepared.pipeline().execute_strict(&snapshot, haproxy, &checkers, offline::now(), &cancelled);
         let mut findings = match strict {
             Ok(output) => {
                 let mut findings = output.findings;

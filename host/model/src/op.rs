@@ -81,11 +81,21 @@ pub enum ServerState {
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
     /// `add backend N from PROFILE mode M` (HAProxy ≥ 3.4).
-    BackendAdd { name: Arc<str>, profile: Arc<str>, mode: ProxyMode },
-    BackendPublish { name: Arc<str> },
-    BackendUnpublish { name: Arc<str> },
+    BackendAdd {
+        name: Arc<str>,
+        profile: Arc<str>,
+        mode: ProxyMode,
+    },
+    BackendPublish {
+        name: Arc<str>,
+    },
+    BackendUnpublish {
+        name: Arc<str>,
+    },
     /// Waits until it is removable, then deletes; the wait is off the apply path.
-    BackendDel { name: Arc<str> },
+    BackendDel {
+        name: Arc<str>,
+    },
     /// `add server`: literal address only; weight is always given; `keywords` are raw values.
     ServerAdd {
         backend: Arc<str>,
@@ -96,25 +106,74 @@ pub enum Op {
         keywords: Vec<Keyword>,
     },
     /// `enable server`, and `enable health` first when the server is checked.
-    ServerEnable { backend: Arc<str>, server: Arc<str>, health: bool },
-    ServerSetAddr { backend: Arc<str>, server: Arc<str>, address: IpAddr, port: u16 },
-    ServerSetWeight { backend: Arc<str>, server: Arc<str>, weight: u16 },
-    ServerSetState { backend: Arc<str>, server: Arc<str>, state: ServerState },
+    ServerEnable {
+        backend: Arc<str>,
+        server: Arc<str>,
+        health: bool,
+    },
+    ServerSetAddr {
+        backend: Arc<str>,
+        server: Arc<str>,
+        address: IpAddr,
+        port: u16,
+    },
+    ServerSetWeight {
+        backend: Arc<str>,
+        server: Arc<str>,
+        weight: u16,
+    },
+    ServerSetState {
+        backend: Arc<str>,
+        server: Arc<str>,
+        state: ServerState,
+    },
     /// Puts the server in maintenance at once; waits until it is removable and deletes it off the apply path.
-    ServerDel { backend: Arc<str>, server: Arc<str> },
-    MapAdd { map: FilePath, key: Arc<str>, value: Arc<str> },
-    MapSet { map: FilePath, key: Arc<str>, value: Arc<str> },
-    MapDel { map: FilePath, key: Arc<str> },
+    ServerDel {
+        backend: Arc<str>,
+        server: Arc<str>,
+    },
+    MapAdd {
+        map: FilePath,
+        key: Arc<str>,
+        value: Arc<str>,
+    },
+    MapSet {
+        map: FilePath,
+        key: Arc<str>,
+        value: Arc<str>,
+    },
+    MapDel {
+        map: FilePath,
+        key: Arc<str>,
+    },
     /// Versioned swap of the whole map by the entries of the file: `prepare map`, `add map @v`, `commit map`.
-    MapReplace { map: FilePath },
-    CertNew { certificate: FilePath },
-    CertSet { certificate: FilePath },
+    MapReplace {
+        map: FilePath,
+    },
+    CertNew {
+        certificate: FilePath,
+    },
+    CertSet {
+        certificate: FilePath,
+    },
     /// Only after its crt-list entries are gone.
-    CertDel { certificate: FilePath },
-    CaSet { file: FilePath },
-    CrlSet { file: FilePath },
-    CrtListAdd { list: FilePath, entry: CrtListEntry },
-    CrtListDel { list: FilePath, certificate: FilePath },
+    CertDel {
+        certificate: FilePath,
+    },
+    CaSet {
+        file: FilePath,
+    },
+    CrlSet {
+        file: FilePath,
+    },
+    CrtListAdd {
+        list: FilePath,
+        entry: CrtListEntry,
+    },
+    CrtListDel {
+        list: FilePath,
+        certificate: FilePath,
+    },
 }
 
 // === impl Verdict ===

@@ -114,17 +114,34 @@ pub struct PluginFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum PluginFailureKind {
-    Timeout { limit_ms: u64 },
-    MemoryLimit { limit_bytes: u64 },
-    OutputLimit { limit_bytes: u64 },
-    InputLimit { limit_bytes: u64, bytes: u64 },
+    Timeout {
+        limit_ms: u64,
+    },
+    MemoryLimit {
+        limit_bytes: u64,
+    },
+    OutputLimit {
+        limit_bytes: u64,
+    },
+    InputLimit {
+        limit_bytes: u64,
+        bytes: u64,
+    },
     StackLimit,
-    Trap { message: String },
+    Trap {
+        message: String,
+    },
     /// E.g. a verdict that contradicts its lists, a position outside the file.
-    Contract { message: String },
+    Contract {
+        message: String,
+    },
     /// The plugin's own words about why it cannot answer.
-    Reported { message: String },
-    NotLoaded { message: String },
+    Reported {
+        message: String,
+    },
+    NotLoaded {
+        message: String,
+    },
 }
 
 impl fmt::Display for PluginFailureKind {

@@ -52,7 +52,9 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     let (text, sections, spans) = config::write(&core, &profiles, &backends, &outcome.units);
     let digest = Digest::of(&text);
     let (config, config_record) = match &earlier {
-        Some(earlier) if earlier.config.digest == digest => (earlier.config.clone(), Arc::clone(&earlier.config_record)),
+        Some(earlier) if earlier.config.digest == digest => {
+            (earlier.config.clone(), Arc::clone(&earlier.config_record))
+        }
         _ => {
             let path = FilePath::new(CONFIG_PATH).expect("the configuration's path is valid");
             let file = File { path, kind: FileKind::Config, content: text, digest, reload_on_change: false };

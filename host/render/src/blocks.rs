@@ -21,10 +21,34 @@ use crate::{
 /// profile. `default-server` is not among them: a backend made at run time does not take it from its profile
 /// (haproxy-facts §5).
 const HOISTABLE: &[&str] = &[
-    "balance", "compression", "cookie", "errorfile", "errorfiles", "errorloc", "errorloc302", "errorloc303",
-    "fullconn", "hash-balance-factor", "hash-type", "http-after-response", "http-check", "http-request",
-    "http-response", "http-reuse", "http-send-name-header", "load-server-state-from-file", "log", "log-tag",
-    "max-keep-alive-queue", "monitor-uri", "option", "retries", "retry-on", "source", "tcp-check", "timeout",
+    "balance",
+    "compression",
+    "cookie",
+    "errorfile",
+    "errorfiles",
+    "errorloc",
+    "errorloc302",
+    "errorloc303",
+    "fullconn",
+    "hash-balance-factor",
+    "hash-type",
+    "http-after-response",
+    "http-check",
+    "http-request",
+    "http-response",
+    "http-reuse",
+    "http-send-name-header",
+    "load-server-state-from-file",
+    "log",
+    "log-tag",
+    "max-keep-alive-queue",
+    "monitor-uri",
+    "option",
+    "retries",
+    "retry-on",
+    "source",
+    "tcp-check",
+    "timeout",
 ];
 
 /// The backend whose body is being rendered.
@@ -154,8 +178,7 @@ pub(crate) fn server(name: &str, address: &str, port: &Value, kwargs: Kwargs) ->
 
 /// Every keyword argument but `known`, as keywords of a `server` or `bind` line, sorted by name.
 pub(crate) fn keywords(kwargs: &Kwargs, known: &[&str]) -> Result<Vec<Keyword>, Error> {
-    let mut names: Vec<String> =
-        kwargs.args().filter(|name| !known.contains(name)).map(str::to_owned).collect();
+    let mut names: Vec<String> = kwargs.args().filter(|name| !known.contains(name)).map(str::to_owned).collect();
     names.sort();
     let mut keywords = Vec::with_capacity(names.len());
     for name in names {
@@ -196,8 +219,11 @@ pub(crate) fn write_keywords(line: &mut String, keywords: &[Keyword]) -> Result<
 pub(crate) fn port_number(port: &Value) -> Result<u16, Error> {
     let number = port.as_i64().and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
     number.ok_or_else(|| {
-        Cause::data(FindingCode::InvalidValue, format!("{} is not a port from 1 to 65535", sink::shown(&port.to_string())))
-            .into()
+        Cause::data(
+            FindingCode::InvalidValue,
+            format!("{} is not a port from 1 to 65535", sink::shown(&port.to_string())),
+        )
+        .into()
     })
 }
 
@@ -318,7 +344,8 @@ impl ProfileOptions {
 
     /// haproxy-facts §5, "backend LB": these algorithms take servers at run time.
     fn dynamic_servers(&self) -> bool {
-        let consistent = self.hash_type.as_deref().is_some_and(|hash| hash.split_whitespace().next() == Some("consistent"));
+        let consistent =
+            self.hash_type.as_deref().is_some_and(|hash| hash.split_whitespace().next() == Some("consistent"));
         let algorithm = self.balance.as_deref().unwrap_or("roundrobin");
         let algorithm = algorithm.split(['(', ' ']).next().unwrap_or_default();
         match algorithm {

@@ -15,8 +15,9 @@ use minijinja::{
 };
 
 use crate::{
-    RawText, Template, TemplateSet, failure, filters, functions,
+    RawText, Template, TemplateSet, failure,
     failure::Cause,
+    filters, functions,
     resources::{Haproxy, Resources},
     sink,
 };

@@ -47,11 +47,57 @@ pub(crate) const FILTERS: &[(&str, &str)] = &[
 
 /// The engine's own; a plugin may not take their names.
 const ENGINE_FILTERS: &[&str] = &[
-    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort", "e", "escape", "first",
-    "float", "format", "groupby", "indent", "int", "items", "join", "keys", "last", "length", "lines", "list", "lower",
-    "map", "max", "min", "pprint", "reject", "rejectattr", "replace", "reverse", "round", "safe", "select",
-    "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper", "urlencode",
-    "values", "zip",
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "chain",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "keys",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "urlencode",
+    "values",
+    "zip",
 ];
 
 type Patterns = Arc<Mutex<HashMap<String, Regex>>>;
@@ -137,7 +183,9 @@ fn sunk(value: &Value, sink: impl Fn(&str) -> Result<String, String>) -> Result<
     let text = match value.kind() {
         ValueKind::String | ValueKind::Number | ValueKind::Bool => plain(value),
         kind => {
-            return Err(Cause::data(FindingCode::InvalidValue, format!("a {kind} cannot be printed as one word")).into());
+            return Err(
+                Cause::data(FindingCode::InvalidValue, format!("a {kind} cannot be printed as one word")).into()
+            );
         }
     };
     Ok(safe(sink(&text).map_err(Cause::unsafe_value)?))

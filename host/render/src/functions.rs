@@ -223,10 +223,8 @@ fn declare(file: File) -> Result<Value, Error> {
 /// `folder/NAME`, with every character that a path may not have replaced by `_`.
 fn path(folder: &str, name: &str) -> Result<FilePath, Cause> {
     let name = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
-    let clean: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
-        .collect();
+    let clean: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' }).collect();
     FilePath::new(&format!("{folder}/{clean}")).map_err(|error| Cause::unsafe_value(error.to_string()))
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use haptic_model::{
-    BackendRecord, BindRecord, Digest, File, FilePath, Finding, ObjectRef, Origin, ProfileRecord,
-};
+use haptic_model::{BackendRecord, BindRecord, Digest, File, FilePath, Finding, ObjectRef, Origin, ProfileRecord};
 use minijinja::Value;
 
 /// Who wins when two units claim one key: the older object, then the lower namespace and name (haptic-recent §2 F

@@ -83,9 +83,9 @@ type Texts = (String, Vec<(FileSource, String)>);
 fn render_templates(compiled: &Compiled) -> Result<Texts, RenderError> {
     let render = |name: &str| {
         let template = compiled.env.get_template(name);
-        template.and_then(|template| template.render(())).map_err(|error| RenderError {
-            findings: vec![failure::finding(&compiled.names, &error, None)],
-        })
+        template
+            .and_then(|template| template.render(()))
+            .map_err(|error| RenderError { findings: vec![failure::finding(&compiled.names, &error, None)] })
     };
     let core = render(&compiled.main)?;
     let mut files = Vec::new();
@@ -97,9 +97,9 @@ fn render_templates(compiled: &Compiled) -> Result<Texts, RenderError> {
 
 /// Runs `f` on the session of this thread.
 pub(crate) fn with<T>(f: impl FnOnce(&mut Session) -> T) -> Result<T, Error> {
-    CURRENT.with_borrow_mut(|current| current.as_mut().map(f)).ok_or_else(|| {
-        Cause::usage("this function works only while a configuration renders").into()
-    })
+    CURRENT
+        .with_borrow_mut(|current| current.as_mut().map(f))
+        .ok_or_else(|| Cause::usage("this function works only while a configuration renders").into())
 }
 
 /// As [`with`], for a body that may fail.
@@ -166,13 +166,9 @@ impl Session {
 
     pub(crate) fn call_filter(&mut self, call: FilterCall<'_>) -> Result<String, Cause> {
         self.filters.call(call).map_err(|error| match error {
-            FilterError::Refused { .. } => {
-                Cause::data(haptic_model::FindingCode::InvalidValue, error.to_string())
-            }
-            FilterError::Failed(failure) => {
-                Cause::system(haptic_model::FindingCode::PluginFailed, failure.to_string())
-                    .hint("see the plugin's status; raise its limits or repair the plugin")
-            }
+            FilterError::Refused { .. } => Cause::data(haptic_model::FindingCode::InvalidValue, error.to_string()),
+            FilterError::Failed(failure) => Cause::system(haptic_model::FindingCode::PluginFailed, failure.to_string())
+                .hint("see the plugin's status; raise its limits or repair the plugin"),
         })
     }
 }

@@ -78,10 +78,8 @@ fn unit(
     with(|session| {
         session.push(Frame { object: identity.object.clone(), is_unit: true, ..Frame::default() });
     })?;
-    let rendered = state
-        .env()
-        .get_template(snippet)
-        .and_then(|template| template.render(Value::from_object(UnitRoot { item })));
+    let rendered =
+        state.env().get_template(snippet).and_then(|template| template.render(Value::from_object(UnitRoot { item })));
     let frame = with(session::Session::pop)?;
     let output = match rendered {
         Ok(text) => UnitOutput::finish(text, origin, precedence, frame.records),

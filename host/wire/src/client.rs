@@ -15,13 +15,11 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::{
-    net::UnixStream,
-    sync::Mutex,
-    time::timeout,
-};
+use tokio::{net::UnixStream, sync::Mutex, time::timeout};
 
-use crate::{APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, Conflict, ErrorBody, MalformedBody, Serving};
+use crate::{
+    APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, Conflict, ErrorBody, MalformedBody, Serving,
+};
 
 /// A client of one agent. Requests go one after the other over one kept-alive connection, which is made anew when
 /// the agent closed it. Dropping a request's future drops its connection: no later request reads its answer.
@@ -178,8 +176,7 @@ impl AgentClient {
     pub async fn apply(&self, manifest: &ApplyManifest, parts: &[Bytes]) -> Result<ApplyResult, ApplyError> {
         let body = ApplyBody::encode(manifest, parts).map_err(ClientError::Encode)?;
         let path = "/v1/apply";
-        let (status, answer) =
-            self.request(&Method::POST, path, APPLY_CONTENT_TYPE, body, self.timeouts.apply).await?;
+        let (status, answer) = self.request(&Method::POST, path, APPLY_CONTENT_TYPE, body, self.timeouts.apply).await?;
         match status {
             StatusCode::OK => Ok(decode("POST", path, &answer)?),
             StatusCode::CONFLICT => Err(ApplyError::Conflict(Box::new(decode("POST", path, &answer)?))),

@@ -58,7 +58,8 @@ impl AgentTask {
         match (expected, applied) {
             (None, _) if mode == ApplyMode::Reload => {}
             (None, _) | (_, None) => {
-                let message = "what is applied is not known to both sides; send the full set with mode reload".to_owned();
+                let message =
+                    "what is applied is not known to both sides; send the full set with mode reload".to_owned();
                 return Err(self.conflict(ConflictReason::UnknownBaseline, message));
             }
             (Some(expected), Some(applied)) if expected != applied => {

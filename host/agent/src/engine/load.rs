@@ -123,11 +123,7 @@ impl AgentTask {
     /// The worker took every operation: the set is applied and served.
     pub(crate) fn commit_runtime(&mut self, target: KnownSet) -> Result<(), AgentError> {
         let undo = std::mem::take(&mut self.record.undo);
-        let unneeded = if self.record.lkg.is_some() {
-            self.record.to_lkg.fold(undo)
-        } else {
-            undo.backups().collect()
-        };
+        let unneeded = if self.record.lkg.is_some() { self.record.to_lkg.fold(undo) } else { undo.backups().collect() };
         self.record.applied = Some(target);
         self.record.running = Some(target.plan);
         self.record.worker = self.running.map(|running| identity(running.worker));
@@ -199,7 +195,8 @@ impl AgentTask {
         let digest = self.tree.digest();
         let applied = applied.filter(|applied| applied.tree == digest);
         // The last known good may have been a pending set that is now gone from the disk.
-        if !to_lkg && self.record.lkg.is_some() && self.record.lkg == self.record.applied && applied != self.record.lkg {
+        if !to_lkg && self.record.lkg.is_some() && self.record.lkg == self.record.applied && applied != self.record.lkg
+        {
             self.record.lkg = applied;
             unneeded.extend(std::mem::take(&mut self.record.to_lkg).backups());
         }

@@ -12,11 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use haptic_agent::{Agent, AgentConfig, AgentError, FaultHook};
-use haptic_haproxy::{
-    process::Launch,
-    runtime::RuntimeClient,
-    version::HaproxyBinary,
-};
+use haptic_haproxy::{process::Launch, runtime::RuntimeClient, version::HaproxyBinary};
 use haptic_model::{Digest, FileKind, FilePath, Op, PlanId};
 use haptic_wire::{
     API_VERSION, AgentClient, AgentState, ApplyManifest, ApplyMode, ApplyResult, BindAddress, ManifestFile, Token,

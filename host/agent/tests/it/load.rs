@@ -65,7 +65,8 @@ async fn an_address_that_cannot_be_bound_is_found_before_the_reload() {
     let worker = pod.reload(&set).await.worker;
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = holder.local_addr().unwrap().port();
-    let config = set.text("haproxy.cfg").replace("frontend https", &format!("    bind 127.0.0.1:{port}\nfrontend https"));
+    let config =
+        set.text("haproxy.cfg").replace("frontend https", &format!("    bind 127.0.0.1:{port}\nfrontend https"));
     let next = set.with("haproxy.cfg", FileKind::Config, config);
     let (mut manifest, parts) = pod.manifest(&next, ApplyMode::Reload, Vec::new()).await;
     manifest.binds.push(BindAddress { address: Some([127, 0, 0, 1].into()), port });
@@ -115,9 +116,11 @@ async fn a_refused_scheduled_reload_brings_back_the_set_that_runs() {
     pod.open(None).await;
     let set = set_for(&pod).await;
     assert!(pod.reload(&set).await.ok);
-    let bad = set
-        .with("haproxy.cfg", FileKind::Config, format!("{}    bogus word\n", set.text("haproxy.cfg")))
-        .with("maps/hosts.map", FileKind::Map, "two.test be_one\n");
+    let bad = set.with("haproxy.cfg", FileKind::Config, format!("{}    bogus word\n", set.text("haproxy.cfg"))).with(
+        "maps/hosts.map",
+        FileKind::Map,
+        "two.test be_one\n",
+    );
     let (mut manifest, parts) = pod.manifest(&bad, ApplyMode::Reload, Vec::new()).await;
     manifest.in_place_ops = vec![
         Op::MapAdd { map: path("maps/hosts.map"), key: "two.test".into(), value: "be_one".into() },

@@ -43,7 +43,8 @@ async fn servers_are_added_changed_and_deleted_in_the_same_worker() {
         assert_eq!(pod.get("one.test").await, "three", "{version}");
 
         let four = echo("four").await;
-        let readdress = Op::ServerSetAddr { backend: b.clone(), server: s.clone(), address: four.ip(), port: four.port() };
+        let readdress =
+            Op::ServerSetAddr { backend: b.clone(), server: s.clone(), address: four.ip(), port: four.port() };
         let weigh = Op::ServerSetWeight { backend: b.clone(), server: s.clone(), weight: 77 };
         let result = pod.run(&set.with("note.txt", FileKind::General, "changed"), vec![readdress, weigh]).await;
         assert!(result.ok && result.mode == Mode::Runtime, "{version}: {result:?}");
@@ -120,9 +121,11 @@ async fn certificates_are_rotated_added_and_removed() {
             sni: vec![name("new.test")],
         };
         let list = "ssl/default.pem\nssl/new.pem [alpn h2,http/1.1] new.test\n";
-        let more = rotated
-            .with("ssl/new.pem", FileKind::Cert, certificate("new.test"))
-            .with("lists/certs.list", FileKind::CrtList, list);
+        let more = rotated.with("ssl/new.pem", FileKind::Cert, certificate("new.test")).with(
+            "lists/certs.list",
+            FileKind::CrtList,
+            list,
+        );
         let ops = vec![
             Op::CertNew { certificate: path("ssl/new.pem") },
             Op::CrtListAdd { list: path("lists/certs.list"), entry },
@@ -163,14 +166,16 @@ async fn a_certificate_that_haproxy_refuses_leaves_no_transaction_behind() {
 async fn a_ca_file_is_replaced() {
     for version in VERSIONS {
         let (mut pod, set, worker) = serving(version).await;
-        let only_certificate = |pem: &str| pem.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned();
-        let config = set.text("haproxy.cfg").replace(
-            "crt-list lists/certs.list",
-            "crt-list lists/certs.list ca-file ssl/ca.pem verify optional",
+        let only_certificate =
+            |pem: &str| pem.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned();
+        let config = set
+            .text("haproxy.cfg")
+            .replace("crt-list lists/certs.list", "crt-list lists/certs.list ca-file ssl/ca.pem verify optional");
+        let with_ca = set.with("haproxy.cfg", FileKind::Config, config).with(
+            "ssl/ca.pem",
+            FileKind::Ca,
+            only_certificate(&certificate("ca.test")),
         );
-        let with_ca = set
-            .with("haproxy.cfg", FileKind::Config, config)
-            .with("ssl/ca.pem", FileKind::Ca, only_certificate(&certificate("ca.test")));
         let result = pod.reload(&with_ca).await;
         assert!(result.ok && result.mode == Mode::Reload, "{version}: {result:?}");
         assert_ne!(result.worker, Some(worker), "{version}");
@@ -191,9 +196,11 @@ async fn a_whole_backend_comes_and_goes_at_run_time_on_3_4() {
     let (mut pod, set, worker) = serving("3.4").await;
     let new = echo("new").await;
     let config = format!("{}{}", set.text("haproxy.cfg"), backend("be_new", &[("s1", new)]));
-    let next = set
-        .with("haproxy.cfg", FileKind::Config, config)
-        .with("maps/hosts.map", FileKind::Map, "one.test be_one\nnew.test be_new\n");
+    let next = set.with("haproxy.cfg", FileKind::Config, config).with(
+        "maps/hosts.map",
+        FileKind::Map,
+        "one.test be_one\nnew.test be_new\n",
+    );
     let hosts = path("maps/hosts.map");
     let (b, s) = (name("be_new"), name("s1"));
     let ops = vec![
@@ -235,9 +242,11 @@ async fn a_refused_operation_falls_back_to_one_reload_of_the_same_set() {
         let (mut pod, set, worker) = serving(version).await;
         let three = echo("three").await;
         let config = format!("{}{}", set.text("haproxy.cfg"), backend("be_three", &[("s1", three)]));
-        let next = set
-            .with("haproxy.cfg", FileKind::Config, config)
-            .with("maps/hosts.map", FileKind::Map, "three.test be_three\n");
+        let next = set.with("haproxy.cfg", FileKind::Config, config).with(
+            "maps/hosts.map",
+            FileKind::Map,
+            "three.test be_three\n",
+        );
         // No such backend runs, so HAProxy refuses; the words of a map entry are not one token.
         let bad = Op::ServerSetWeight { backend: name("be_three"), server: name("s1"), weight: 5 };
         let result = pod.run(&next, vec![bad]).await;

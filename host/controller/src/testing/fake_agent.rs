@@ -9,7 +9,8 @@ use std::{
 use bytes::Bytes;
 use haptic_model::{Mode, Plan, PlanId};
 use haptic_wire::{
-    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, HaproxyState, Inventory, Serving, Timing, Token, WorkerIdentity,
+    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, HaproxyState, Inventory,
+    Serving, Timing, Token, WorkerIdentity,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};

@@ -281,8 +281,7 @@ fn refused_calls() -> Rules {
         .expect("argument 0 exists");
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![condition]).expect("there is a condition")]);
     // A datagram may name its receiver; without one it is refused by the kernel.
-    let condition =
-        SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).expect("argument 4 exists");
+    let condition = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).expect("argument 4 exists");
     rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![condition]).expect("there is a condition")]);
     // The same calls by the numbers of the x32 interface.
     #[cfg(target_arch = "x86_64")]

@@ -102,8 +102,7 @@ fn place(text: &str) -> Option<(&str, u32, String)> {
 fn bare(line: &str) -> Option<CheckMessage> {
     let text = line.trim();
     let silent = ["", "Warnings were found.", "Configuration file is valid"];
-    let message =
-        CheckMessage { severity: CheckSeverity::Notice, file: None, line: 0, text: text.to_owned() };
+    let message = CheckMessage { severity: CheckSeverity::Notice, file: None, line: 0, text: text.to_owned() };
     if silent.contains(&text) {
         None
     } else if text.starts_with("Configuration file has no error but will not start") {

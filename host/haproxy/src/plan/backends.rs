@@ -55,7 +55,8 @@ impl Walk<'_, '_> {
             return self.reload(ReasonCode::BackendNeedsNewerHAProxy, backend, message);
         }
         if !backend.body.is_empty() {
-            let message = "it has settings of its own besides its profile, which a backend made at run time cannot have";
+            let message =
+                "it has settings of its own besides its profile, which a backend made at run time cannot have";
             return self.reload(ReasonCode::BackendStructural, backend, message);
         }
         if !old.profiles.contains_key(&backend.profile) {
@@ -166,7 +167,8 @@ impl Walk<'_, '_> {
                 self.script.reload(ReasonCode::ServerNotDynamic, resolved(backend, server));
             } else if backend.body.contains("use-server") {
                 // Such a rule pins the server for the lifetime of the worker.
-                let message = format!("server {} cannot be removed while use-server rules stand in the backend", server.name);
+                let message =
+                    format!("server {} cannot be removed while use-server rules stand in the backend", server.name);
                 self.reload(ReasonCode::ServerNotDynamic, backend, message);
             } else {
                 self.script.server_deletes.push(deletion(backend, server));
@@ -237,7 +239,10 @@ impl Walk<'_, '_> {
             return Err((ReasonCode::ServerNotDynamic, without_port(backend, server)));
         }
         if self.sides.baseline.pending_deletes.contains(&format!("{}/{}", backend.name, server.name)) {
-            return refuse(ReasonCode::ServerStructural, "a removed server of this name still finishes its connections");
+            return refuse(
+                ReasonCode::ServerStructural,
+                "a removed server of this name still finishes its connections",
+            );
         }
         if !is_safe_token(&backend.name) || !is_safe_token(&server.name) {
             return refuse(ReasonCode::UnsafeToken, "its name cannot stand in a runtime command");
@@ -245,7 +250,8 @@ impl Walk<'_, '_> {
         for keyword in &server.keywords {
             let (major, minor) = self.sides.baseline.haproxy;
             if !keywords::is_dynamic(&keyword.name, (major, minor)) {
-                let message = format!("HAProxy {major}.{minor} cannot add a server with `{}` at run time", keyword.name);
+                let message =
+                    format!("HAProxy {major}.{minor} cannot add a server with `{}` at run time", keyword.name);
                 return refuse(ReasonCode::ServerNotDynamic, &message);
             }
             if keyword.value.as_deref().is_some_and(|value| !is_safe_token(value)) {

@@ -42,7 +42,8 @@ impl<'a> Certificates<'a> {
             _ => (&inventory.certificates, Op::CertSet { certificate: path.clone() }),
         };
         if !loaded.contains(path) {
-            return script.note(ReasonCode::Note, format!("{} {path} is not loaded, so only its file changes", file.kind));
+            return script
+                .note(ReasonCode::Note, format!("{} {path} is not loaded, so only its file changes", file.kind));
         }
         if Self::fits(path, file, script) {
             script.credentials.push(op);
@@ -105,12 +106,14 @@ impl<'a> Certificates<'a> {
         }
         // Taken out only to stand further down again: its handshakes would fail meanwhile.
         if let Some(entry) = removed.iter().find(|entry| rest.contains(entry)) {
-            let message = format!("an entry came before the one of {}, and HAProxy only adds at the end", entry.certificate);
+            let message =
+                format!("an entry came before the one of {}, and HAProxy only adds at the end", entry.certificate);
             return unordered(message);
         }
         for entry in &removed {
             if before.iter().filter(|other| other.certificate == entry.certificate).count() > 1 {
-                let message = format!("{} stands in it twice, so its entries only change with a reload", entry.certificate);
+                let message =
+                    format!("{} stands in it twice, so its entries only change with a reload", entry.certificate);
                 return unordered(message);
             }
         }
@@ -167,7 +170,8 @@ impl<'a> Certificates<'a> {
         let fits = file.size <= PAYLOAD_BYTES;
         if !fits {
             let size = file.size;
-            let message = format!("{} {path} has {size} bytes, more than the {PAYLOAD_BYTES} of one runtime command", file.kind);
+            let message =
+                format!("{} {path} has {size} bytes, more than the {PAYLOAD_BYTES} of one runtime command", file.kind);
             script.reload(ReasonCode::FileReloadsOnChange, message);
         }
         fits

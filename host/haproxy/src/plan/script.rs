@@ -74,10 +74,13 @@ impl Script {
     fn bound(&mut self, sides: Sides<'_>) {
         let count = self.phases().iter().map(|phase| phase.len()).sum::<usize>();
         if count > MAX_OPERATIONS {
-            let message = format!("the change needs {count} runtime commands, and more than {MAX_OPERATIONS} are slower than a reload");
+            let message = format!(
+                "the change needs {count} runtime commands, and more than {MAX_OPERATIONS} are slower than a reload"
+            );
             self.reload(ReasonCode::TooManyOperations, message);
         }
-        let waiting = |server: bool| sides.baseline.pending_deletes.iter().filter(|name| name.contains('/') == server).count();
+        let waiting =
+            |server: bool| sides.baseline.pending_deletes.iter().filter(|name| name.contains('/') == server).count();
         let (servers, backends) = (self.server_deletes.len(), self.backend_deletes.len());
         if servers > 0 && waiting(true) + servers > MAX_PENDING_SERVERS {
             let message = format!("more than {MAX_PENDING_SERVERS} servers would wait for their removal at one time");

@@ -31,10 +31,7 @@ pub(super) fn compare(sides: Sides<'_>, script: &mut Script) -> ChangedBackends 
 }
 
 /// What is left when the same start and the same end are taken away.
-fn differing<'a>(
-    old: &'a [SectionRecord],
-    next: &'a [SectionRecord],
-) -> (&'a [SectionRecord], &'a [SectionRecord]) {
+fn differing<'a>(old: &'a [SectionRecord], next: &'a [SectionRecord]) -> (&'a [SectionRecord], &'a [SectionRecord]) {
     let same = |(a, b): (&SectionRecord, &SectionRecord)| a.text == b.text && a.kind == b.kind && a.name == b.name;
     let start = old.iter().zip(next).take_while(|&pair| same(pair)).count();
     let (old, next) = (&old[start..], &next[start..]);
@@ -94,7 +91,8 @@ fn compare_profiles(old: &[SectionRecord], next: &[SectionRecord], script: &mut 
         }
     }
     for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        script.note(ReasonCode::Note, format!("profile {name} is no longer used and stays loaded until the next reload"));
+        script
+            .note(ReasonCode::Note, format!("profile {name} is no longer used and stays loaded until the next reload"));
     }
 }
 

@@ -48,7 +48,11 @@ pub enum ReloadError {
     Refused { words: String },
     /// Whether it reloaded is not known.
     #[error("could not reload HAProxy through {socket}; look at its log and whether its master runs")]
-    Unreachable { socket: PathBuf, #[source] source: io::Error },
+    Unreachable {
+        socket: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("HAProxy did not answer a reload within {limit:?}")]
     Timeout { limit: Duration },
 }
@@ -65,8 +69,9 @@ impl Master {
         let answer = timeout(self.timeout, self.exchange("show proc\n"))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the master did not answer `show proc`"))??;
-        parse_processes(&answer)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the master answered `show proc` without a master"))
+        parse_processes(&answer).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "the master answered `show proc` without a master")
+        })
     }
 
     /// Loads the files on disk into a new worker and waits for the verdict. Returns the notices of the load. Asks again
@@ -115,10 +120,7 @@ impl Master {
 /// What a master that is reloading does to its clients.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, Interrupted, UnexpectedEof, WouldBlock};
-    matches!(
-        error.kind(),
-        ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof | WouldBlock | Interrupted
-    )
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof | WouldBlock | Interrupted)
 }
 
 /// HAProxy's alerts and warnings, or all it said if there are none; at most [`WORDS_BYTES`] bytes.

@@ -1,12 +1,6 @@
 //! Starting and ending the whole process group.
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::DirBuilderExt as _,
-    process::Stdio,
-    time::Duration,
-};
+use std::{fs::File, io, os::unix::fs::DirBuilderExt as _, process::Stdio, time::Duration};
 
 use rustix::process::Signal;
 use tokio::{

@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn lists_only_names_of_the_file_set() {
-        let ca = names("# filename\n@system-ca - 145 certificate(s)\n/abs/ca.pem - 1 certificate(s)\nssl/ca.pem - 1 certificate(s)");
+        let ca = names(
+            "# filename\n@system-ca - 145 certificate(s)\n/abs/ca.pem - 1 certificate(s)\nssl/ca.pem - 1 certificate(s)",
+        );
         assert_eq!(ca, [FilePath::new("ssl/ca.pem").expect("a path")]);
         let maps = names_in_parentheses(
             "# id (file) description\n4 (maps/m.map) pattern loaded from file 'maps/m.map' used by map at …\n5 (/x) …\n-1 () acl",

@@ -134,7 +134,9 @@ impl Run<'_> {
                 let (backend, server) = (backend.to_string(), server.to_string());
                 self.done.deferred.push(Deletion::Server { backend, server });
             }
-            Op::BackendDel { name } => self.done.deferred.push(Deletion::Backend { name: check_token(name)?.to_owned() }),
+            Op::BackendDel { name } => {
+                self.done.deferred.push(Deletion::Backend { name: check_token(name)?.to_owned() })
+            }
             Op::MapAdd { map, key, value } => {
                 // A duplicate key would win over the new one, so the first addition of a key starts from nothing.
                 if self.touched.insert((map.clone(), key.to_string())) {

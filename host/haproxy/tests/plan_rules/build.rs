@@ -1,7 +1,12 @@
 //! Builds small plans, and the text that belongs to them.
 #![allow(clippy::unwrap_used, dead_code, reason = "tests; each test file uses its part")]
 
-use std::{collections::BTreeMap, fmt::Write as _, net::{IpAddr, Ipv4Addr}, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use haptic_haproxy::plan::Inventory;
 use haptic_model::{
@@ -44,7 +49,10 @@ impl Build {
                 backend("b2", "fast", vec![server("s1", 4)]),
                 fixed,
             ],
-            maps: vec![("maps/path.map".to_owned(), false, entries.clone()), ("maps/regex.map".to_owned(), true, entries)],
+            maps: vec![
+                ("maps/path.map".to_owned(), false, entries.clone()),
+                ("maps/regex.map".to_owned(), true, entries),
+            ],
             files: [
                 ("ssl/a.pem", "a"),
                 ("ssl/b.pem", "b"),
@@ -113,7 +121,8 @@ impl Build {
         files.insert(path(CONFIG_PATH), record(FileKind::Config, &(self.preamble.to_owned() + &all), Entries::Opaque));
         for (name, ordered, entries) in &self.maps {
             let text: String = entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect();
-            let entries = entries.iter().map(|&(key, value)| MapEntry { key: key.into(), value: value.into() }).collect();
+            let entries =
+                entries.iter().map(|&(key, value)| MapEntry { key: key.into(), value: value.into() }).collect();
             files.insert(path(name), record(FileKind::Map, &text, Entries::Map { ordered: *ordered, entries }));
         }
         for (name, content) in &self.files {
@@ -126,7 +135,10 @@ impl Build {
         }
         if !self.list.is_empty() {
             let text = format!("{:?}", self.list);
-            files.insert(path("lists/l.list"), record(FileKind::CrtList, &text, Entries::CrtList(self.list.clone().into())));
+            files.insert(
+                path("lists/l.list"),
+                record(FileKind::CrtList, &text, Entries::CrtList(self.list.clone().into())),
+            );
         }
         if let Some(lua) = files.get_mut("general/x.lua") {
             Arc::make_mut(lua).reload_on_change = true;
@@ -135,7 +147,11 @@ impl Build {
             schema_version: PLAN_SCHEMA_VERSION,
             id: Plan::identify(&sections, &files),
             sections,
-            profiles: self.profiles.iter().map(|(name, text)| (Arc::from(&**name), profile_record(name, text))).collect(),
+            profiles: self
+                .profiles
+                .iter()
+                .map(|(name, text)| (Arc::from(&**name), profile_record(name, text)))
+                .collect(),
             backends: self.backends.iter().map(|backend| (backend.name.clone(), Arc::new(backend.clone()))).collect(),
             binds: Vec::new(),
             files,

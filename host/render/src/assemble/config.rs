@@ -17,8 +17,26 @@ use crate::{
 
 /// First words that begin a section (HAProxy 3.4). Only for indentation and for names of parts.
 const SECTIONS: &[&str] = &[
-    "acme", "backend", "cache", "crt-store", "defaults", "fcgi-app", "frontend", "global", "healthcheck", "http-errors",
-    "listen", "log-forward", "log-profile", "mailers", "peers", "program", "resolvers", "ring", "traces", "userlist",
+    "acme",
+    "backend",
+    "cache",
+    "crt-store",
+    "defaults",
+    "fcgi-app",
+    "frontend",
+    "global",
+    "healthcheck",
+    "http-errors",
+    "listen",
+    "log-forward",
+    "log-profile",
+    "mailers",
+    "peers",
+    "program",
+    "resolvers",
+    "ring",
+    "traces",
+    "userlist",
 ];
 
 /// The core text with the marks taken out.
@@ -56,9 +74,10 @@ pub(super) fn core(compiled: &Compiled, outcome: &Outcome) -> Result<Core, Rende
 fn check_binds(compiled: &Compiled, outcome: &Outcome, text: &str) -> Result<(), RenderError> {
     let units = outcome.units.iter().flat_map(|unit| unit.binds.iter());
     let declared: Vec<&str> = outcome.records.binds.iter().chain(units).map(|bind| bind.text.as_str()).collect();
-    let undeclared = text.lines().map(str::trim).find(|line| {
-        line.split_whitespace().next() == Some("bind") && !declared.contains(line)
-    });
+    let undeclared = text
+        .lines()
+        .map(str::trim)
+        .find(|line| line.split_whitespace().next() == Some("bind") && !declared.contains(line));
     let Some(line) = undeclared else { return Ok(()) };
     let mut finding = Finding::error(FindingCode::ConfigInvalid, format!("`{line}` is not written by bind(…)"))
         .hint("write it as {{ bind(frontend, port, address=…) }}, so that the address can be tested before a reload");

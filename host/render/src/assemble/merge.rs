@@ -58,8 +58,12 @@ pub(super) fn shared_files(
     units: &[Arc<UnitOutput>],
     earlier: Option<&SharedFiles>,
 ) -> Result<SharedFiles, RenderError> {
-    let mut merged =
-        SharedFiles { outside: outside.clone(), files: BTreeMap::new(), sources: BTreeMap::new(), findings: Vec::new() };
+    let mut merged = SharedFiles {
+        outside: outside.clone(),
+        files: BTreeMap::new(),
+        sources: BTreeMap::new(),
+        findings: Vec::new(),
+    };
     let literal = literal_map_lines(&outside)?;
     for (path, map) in merge_maps(&outside, &literal, units, &mut merged.findings) {
         merged.add_map(path, &map, earlier);
@@ -83,7 +87,8 @@ fn merge_maps<'a>(
     outside.maps.iter().for_each(&mut declare);
     units.iter().flat_map(|unit| &unit.claims.maps).for_each(&mut declare);
     let outside_claims = literal.iter().chain(&outside.map_entries).map(|claim| (claim, None));
-    let unit_claims = units.iter().flat_map(|unit| unit.claims.map_entries.iter().map(move |claim| (claim, Some(unit))));
+    let unit_claims =
+        units.iter().flat_map(|unit| unit.claims.map_entries.iter().map(move |claim| (claim, Some(unit))));
     let mut winners: HashMap<(&FilePath, &str), (usize, Claimant<'a>)> = HashMap::new();
     for (claim, claimant) in outside_claims.chain(unit_claims) {
         let map = maps.entry(&claim.map).or_insert(MergedMap { ordered: false, entries: Vec::new() });

@@ -1,6 +1,9 @@
 //! Templates and objects for tests, from YAML text.
 
-use std::{collections::{BTreeMap, BTreeSet}, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use haptic_api as api;
 use haptic_model::{Rendered, ports::NoPlugins};

@@ -93,8 +93,7 @@ fn a_warm_render_gives_the_bytes_of_a_cold_one_and_renders_only_what_changed() {
 
 #[test]
 fn an_item_given_twice_is_refused() {
-    let fixture = Fixture::new("{{ render_each('unit', resources.things.list() + resources.things.list()) }}", &[(
-        "unit", "x",
-    )]);
+    let fixture =
+        Fixture::new("{{ render_each('unit', resources.things.list() + resources.things.list()) }}", &[("unit", "x")]);
     assert!(fixture.failure(THREE)[0].contains("twice"));
 }

@@ -32,11 +32,14 @@ fn an_ingress_becomes_a_backend_servers_and_map_entries() {
     let config = text(&rendered, "haproxy.cfg");
     let backend = config.split("backend shop_web_web_http from ").nth(1).expect("the backend");
     let servers: Vec<_> = backend.lines().skip(1).map(str::trim).collect();
-    assert_eq!(servers, [
-        "server pod-a 10.0.0.1:9001 weight 100",
-        "server 10.0.0.2-9001 10.0.0.2:9001 weight 100",
-        "server 10.0.0.3-9001 10.0.0.3:9001 weight 100 disabled",
-    ]);
+    assert_eq!(
+        servers,
+        [
+            "server pod-a 10.0.0.1:9001 weight 100",
+            "server 10.0.0.2-9001 10.0.0.2:9001 weight 100",
+            "server 10.0.0.3-9001 10.0.0.3:9001 weight 100 disabled",
+        ]
+    );
     assert_eq!(text(&rendered, "maps/path-prefix-exact.map"), "shop.localhost/foo shop_web_web_http\n");
     assert_eq!(text(&rendered, "maps/path-prefix.map"), "shop.localhost/foo/ shop_web_web_http\n");
     assert_eq!(text(&rendered, "maps/path-exact.map"), "");
@@ -46,8 +49,8 @@ fn an_ingress_becomes_a_backend_servers_and_map_entries() {
 #[test]
 fn a_backend_without_annotations_uses_the_profile_that_is_always_loaded() {
     let empty = Fixture::libraries().render(SHOP);
-    let full = Fixture::libraries()
-        .render(&format!("{SHOP}ingresses:\n{}", ingress("web", &rule("a.b", "/", "Prefix"))));
+    let full =
+        Fixture::libraries().render(&format!("{SHOP}ingresses:\n{}", ingress("web", &rule("a.b", "/", "Prefix"))));
     assert_eq!(empty.plan.profiles, full.plan.profiles);
     assert_eq!(empty.plan.profiles.len(), 1);
 }
@@ -60,7 +63,9 @@ fn hostile_objects_are_left_out_and_named_and_add_no_directive() {
         ingress("evil", &rule("good.example", r"/a b", "Exact")),
         ingress("evil", &rule("a.b c", "/", "Exact")),
         ingress("evil", &rule("A.b", "/", "Exact")),
-        format!("- {{metadata: {{name: evil, namespace: shop}}, spec: {{ingressClassName: haptic, rules: [{{host: \"a\\nb\"}}]}}}}\n"),
+        format!(
+            "- {{metadata: {{name: evil, namespace: shop}}, spec: {{ingressClassName: haptic, rules: [{{host: \"a\\nb\"}}]}}}}\n"
+        ),
         annotated("timeout-server", "30s\\n  http-request deny"),
         annotated("timeout-server", "30s # x"),
         annotated("load-balance", "roundrobin\\\""),
@@ -112,8 +117,8 @@ fn a_missing_service_or_port_gives_503_and_a_warning() {
 #[test]
 fn terminating_endpoints_serve_while_nothing_else_does() {
     let shop = SHOP.replace("ready: true", "ready: false").replace("  - {addresses: [10.0.0.2]}\n", "");
-    let rendered = Fixture::libraries()
-        .render(&format!("{shop}ingresses:\n{}", ingress("web", &rule("a.b", "/", "Prefix"))));
+    let rendered =
+        Fixture::libraries().render(&format!("{shop}ingresses:\n{}", ingress("web", &rule("a.b", "/", "Prefix"))));
     let servers = &rendered.plan.backends["shop_web_web_http"].servers;
     assert_eq!(servers.len(), 1);
     assert!(!servers[0].disabled);

@@ -76,10 +76,10 @@ fn an_address_bound_outside_of_bind_is_an_error_with_its_line() {
 
 #[test]
 fn a_map_merges_its_template_and_all_units_in_key_order() {
-    let fixture = Fixture::new(r#"{{ render_each("unit", resources.things.list()) }}"#, &[(
-        "unit",
-        "{{ map_entry('m.map', key=item.key, value=item.metadata.name) }}",
-    )])
+    let fixture = Fixture::new(
+        r#"{{ render_each("unit", resources.things.list()) }}"#,
+        &[("unit", "{{ map_entry('m.map', key=item.key, value=item.metadata.name) }}")],
+    )
     .map("m.map", "# a comment\nzz last one\nb mine\n", false);
     let rendered = fixture.render(
         "things: [{metadata: {name: one, namespace: n}, key: c}, {metadata: {name: two, namespace: n}, key: b}]",
@@ -92,10 +92,10 @@ fn a_map_merges_its_template_and_all_units_in_key_order() {
 
 #[test]
 fn the_older_object_keeps_a_key_whatever_the_order() {
-    let fixture = Fixture::new(r#"{{ render_each("unit", resources.things.list()) }}"#, &[(
-        "unit",
-        "{{ map_entry('m.map', key='k', value=item.metadata.name) }}",
-    )]);
+    let fixture = Fixture::new(
+        r#"{{ render_each("unit", resources.things.list()) }}"#,
+        &[("unit", "{{ map_entry('m.map', key='k', value=item.metadata.name) }}")],
+    );
     let young = "{metadata: {name: a, namespace: n, creationTimestamp: '2026-01-02T00:00:00Z'}}";
     let old = "{metadata: {name: b, namespace: n, creationTimestamp: '2026-01-01T00:00:00Z'}}";
     for objects in [format!("things: [{young}, {old}]"), format!("things: [{old}, {young}]")] {

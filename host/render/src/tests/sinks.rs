@@ -1,10 +1,10 @@
 use super::fixture::{Fixture, findings, text};
 
 fn printed(value: &str) -> Result<String, Vec<String>> {
-    let fixture = Fixture::new(r#"{{ render_each("unit", resources.things.list()) }}"#, &[(
-        "unit",
-        "frontend x\n  http-request set-header X {{ item.value }}\n",
-    )]);
+    let fixture = Fixture::new(
+        r#"{{ render_each("unit", resources.things.list()) }}"#,
+        &[("unit", "frontend x\n  http-request set-header X {{ item.value }}\n")],
+    );
     let value = serde_json::to_string(value).unwrap();
     let rendered = fixture.render(&format!("things: [{{metadata: {{name: a, namespace: n}}, value: {value}}}]"));
     if rendered.findings.is_empty() { Ok(text(&rendered, "haproxy.cfg")) } else { Err(findings(&rendered)) }
@@ -40,10 +40,10 @@ fn a_log_format_sink_doubles_percent_signs_and_a_literal_one_keeps_them() {
 
 #[test]
 fn raw_text_needs_the_opt_in_of_the_configuration() {
-    let mut fixture = Fixture::new(r#"{{ render_each("unit", resources.things.list()) }}"#, &[(
-        "unit",
-        "frontend x\n  {{ item.value | raw }}\n",
-    )]);
+    let mut fixture = Fixture::new(
+        r#"{{ render_each("unit", resources.things.list()) }}"#,
+        &[("unit", "frontend x\n  {{ item.value | raw }}\n")],
+    );
     let objects = "things: [{metadata: {name: a, namespace: n}, value: 'mode http'}]";
     let refused = findings(&fixture.render(objects));
     assert!(refused[0].contains("templating.rawText"), "{refused:?}");
@@ -54,8 +54,8 @@ fn raw_text_needs_the_opt_in_of_the_configuration() {
 #[test]
 fn the_engine_has_no_way_around_the_sinks() {
     for filter in ["safe", "escape", "e"] {
-        let fixture = Fixture::new(&format!("global\n  {{{{ v | {filter} }}}}\n"), &[])
-            .context(serde_json::json!({"v": "x"}));
+        let fixture =
+            Fixture::new(&format!("global\n  {{{{ v | {filter} }}}}\n"), &[]).context(serde_json::json!({"v": "x"}));
         assert!(fixture.failure("{}")[0].contains("unknown filter"), "{filter}");
     }
 }
@@ -63,8 +63,8 @@ fn the_engine_has_no_way_around_the_sinks() {
 #[test]
 fn upper_case_and_concatenation_do_not_make_a_value_safe() {
     for expression in ["v | upper", "v ~ 'x'", "v | replace('a', 'b')", "[v, v] | join(',')", "v | trim"] {
-        let fixture = Fixture::new(&format!("global\n  {{{{ {expression} }}}}\n"), &[])
-            .context(serde_json::json!({"v": "a\nb"}));
+        let fixture =
+            Fixture::new(&format!("global\n  {{{{ {expression} }}}}\n"), &[]).context(serde_json::json!({"v": "a\nb"}));
         assert!(fixture.failure("{}")[0].contains("control character"), "{expression}");
     }
 }
@@ -73,10 +73,10 @@ fn upper_case_and_concatenation_do_not_make_a_value_safe() {
 fn map_keys_and_values_are_checked() {
     for (key, value) in [("a b", "v"), ("#a", "v"), ("", "v"), ("k", "v\nw x"), ("k", " v"), ("k", "")] {
         let (key, value) = (serde_json::to_string(key).unwrap(), serde_json::to_string(value).unwrap());
-        let fixture = Fixture::new(r#"{{ render_each("unit", resources.things.list()) }}"#, &[(
-            "unit",
-            "{{ map_entry('m.map', key=item.key, value=item.value) }}",
-        )]);
+        let fixture = Fixture::new(
+            r#"{{ render_each("unit", resources.things.list()) }}"#,
+            &[("unit", "{{ map_entry('m.map', key=item.key, value=item.value) }}")],
+        );
         let objects = format!("things: [{{metadata: {{name: a, namespace: n}}, key: {key}, value: {value}}}]");
         assert_eq!(fixture.render(&objects).findings.len(), 1, "{key} {value}");
     }

@@ -1,0 +1,53 @@
+//! `make bench`: the figures of DESIGN §13 that a standalone haptic can show, as medians of one run on this machine.
+//!
+//! Wants a release build: HAPTIC_BIN names the binary, HAPTIC_PLUGINS_DIR the built plugins, HAPTIC_HAPROXY_DIR the
+//! HAProxy builds. The first argument is the number of routes, 5,000 if there is none.
+#![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
+
+mod cluster;
+mod live;
+mod plugins;
+mod render;
+mod stats;
+
+use std::{env, fs, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use haptic_haproxy::version::HaproxyBinary;
+
+/// Routes, unless the command line says otherwise.
+const ROUTES: usize = 5_000;
+
+/// What is measured.
+pub(crate) struct Subject {
+    pub(crate) haptic: PathBuf,
+    pub(crate) plugins: PathBuf,
+    pub(crate) haproxy: HaproxyBinary,
+    pub(crate) routes: usize,
+}
+
+fn main() -> Result<()> {
+    let routes = match env::args().nth(1) {
+        Some(number) => number.parse().context("the first argument is the number of routes")?,
+        None => ROUTES,
+    };
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
+    let haproxies = folder("HAPTIC_HAPROXY_DIR")?;
+    let haproxy = HaproxyBinary::all_in(&haproxies).pop();
+    let haproxy = haproxy.with_context(|| format!("no HAProxy in {}: run `make haproxies`", haproxies.display()))?;
+    let subject =
+        Subject { haptic: folder("HAPTIC_BIN")?, plugins: folder("HAPTIC_PLUGINS_DIR")?, haproxy, routes };
+    heading(&subject);
+    render::measure(&subject)?;
+    live::measure(&subject)?;
+    plugins::measure(&subject)
+}
+
+fn heading(subject: &Subject) {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = processors.lines().filter(|line| line.starts_with("processor")).count();
+    println!("haptic {}, HAProxy {}, wasmtime 48", env!("CARGO_PKG_VERSION"), subject.haproxy.version);
+    println!("{cores} cores, {}, {} routes", model.map_or("unknown processor", |(_, model)| model), subject.routes);
+    println!("{:<62} {:>10} {:>10} {:>10}", "", "median", "p99", "to reach");
+}

@@ -1,0 +1,46 @@
+//! Medians and how they are printed.
+
+use std::time::Duration;
+
+/// Times of one thing, measured one after the other.
+#[derive(Default)]
+pub(crate) struct Samples(Vec<Duration>);
+
+// === impl Samples ===
+
+impl Samples {
+    pub(crate) fn push(&mut self, sample: Duration) {
+        self.0.push(sample);
+    }
+
+    fn at(&self, part: f64) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort();
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index into few samples"
+        )]
+        let index = ((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1));
+        sorted.get(index).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn median(&self) -> Duration {
+        self.at(0.5)
+    }
+
+    pub(crate) fn print(&self, what: &str, goal: &str) {
+        println!("{what:<62} {:>10} {:>10} {goal:>10}", shown(self.median()), shown(self.at(0.99)));
+    }
+}
+
+/// A single figure.
+pub(crate) fn print(what: &str, value: &str, goal: &str) {
+    println!("{what:<62} {value:>10} {:>10} {goal:>10}", "");
+}
+
+pub(crate) fn shown(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    if micros < 1_000.0 { format!("{micros:.1} µs") } else { format!("{:.2} ms", micros / 1e3) }
+}
