@@ -101,6 +101,11 @@ pub struct FeedStart {
 // === impl ManifestFindings ===
 
 impl ManifestFindings {
+    #[cfg(test)]
+    pub(crate) fn of(manifests: Vec<Finding>) -> Self {
+        Self { manifests, own: Vec::new() }
+    }
+
     pub fn all(&self) -> impl Iterator<Item = &Finding> {
         self.manifests.iter().chain(&self.own)
     }

@@ -35,8 +35,7 @@ fn main() -> Result<()> {
     let haproxies = folder("HAPTIC_HAPROXY_DIR")?;
     let haproxy = HaproxyBinary::all_in(&haproxies).pop();
     let haproxy = haproxy.with_context(|| format!("no HAProxy in {}: run `make haproxies`", haproxies.display()))?;
-    let subject =
-        Subject { haptic: folder("HAPTIC_BIN")?, plugins: folder("HAPTIC_PLUGINS_DIR")?, haproxy, routes };
+    let subject = Subject { haptic: folder("HAPTIC_BIN")?, plugins: folder("HAPTIC_PLUGINS_DIR")?, haproxy, routes };
     heading(&subject);
     render::measure(&subject)?;
     live::measure(&subject)?;

@@ -75,7 +75,8 @@ fn policy(plugin: &Arc<LoadedPlugin>) -> Result<()> {
     let config = section.repeat((3 << 19) / section.len());
     let file = File::new(FilePath::new("haproxy.cfg")?, FileKind::Config, config);
     let files = FileSet::from([(file.path.clone(), file)]);
-    let set = PluginSet::new(vec![PluginUse { plugin: Arc::clone(plugin), validators: vec![ValidatorScope::default()] }])?;
+    let set =
+        PluginSet::new(vec![PluginUse { plugin: Arc::clone(plugin), validators: vec![ValidatorScope::default()] }])?;
     let mut samples = Samples::default();
     for _ in 0..LARGE_CALLS {
         let began = Instant::now();

@@ -29,7 +29,7 @@ pub use haproxy::{HaproxyBuild, ProcessTable, builds};
 pub use http::{Answer, Connection, get};
 pub use load::{Load, LoadReport, Target};
 pub use network::Network;
-pub use process::{Haptic, Run, is_alive};
+pub use process::{Haptic, Run, binary, is_alive};
 pub use secret::Certificate;
 pub use shop::{CONFIG, SLICES, Shop, ingress};
 pub use wait::{eventually, exclusive, within};

@@ -234,7 +234,8 @@ fn paragraphs(text: &str) -> Vec<String> {
     found
 }
 
-fn binary() -> PathBuf {
+/// The binary under test.
+pub fn binary() -> PathBuf {
     if let Some(path) = env::var_os("HAPTIC_BIN") {
         return path.into();
     }

@@ -329,9 +329,11 @@ pub(crate) async fn get(port: u16, host: &str) -> std::io::Result<String> {
 
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !holds().await {
         assert!(Instant::now() < deadline, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        looks.tick().await;
     }
 }
 

@@ -96,7 +96,7 @@ async fn a_worker_or_master_that_is_killed_at_any_step_is_replaced() {
                 let wanted = if mode == ApplyMode::Auto { ops() } else { Vec::new() };
                 let result = pod.apply(&new, mode, wanted).await;
                 assert!(fault.has_fired(), "{what}: {result:?}");
-                until("another worker serves", async || {
+                until(&format!("another worker serves: {what}"), async || {
                     pod.state().await.haproxy.is_some_and(|haproxy| Some(haproxy.worker) != first)
                 })
                 .await;

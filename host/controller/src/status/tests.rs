@@ -10,6 +10,7 @@ use crate::{
     clock::WallClock,
     core::ActiveCore,
     events::{Correlation, Event, GateOutcome},
+    feed::ManifestFindings,
     pod::{PodOutcome, PodReport},
     status::StatusApplier,
     testing::{core, refused, render},
@@ -19,7 +20,7 @@ use crate::{
 async fn writes_what_a_person_needs_and_keeps_the_first_time_of_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let bus = EventBus::new();
-    let manifests = watch::Sender::new(Arc::from([]));
+    let manifests = watch::Sender::<ManifestFindings>::default();
     let core = ActiveCore::new(Arc::new(core("global\n")));
     let applier = StatusApplier::new(&bus, core, manifests.subscribe(), WallClock::fixed(0), folder.path().to_owned());
     let running = tokio::spawn(applier.run());
@@ -30,7 +31,7 @@ async fn writes_what_a_person_needs_and_keeps_the_first_time_of_an_error() {
         .about(Some(ObjectRef::new("Ingress", "shop", "web")))
         .at("shop.yaml", 7, 0)
         .hint("close the bracket");
-    manifests.send_replace([mistake].into());
+    manifests.send_replace(ManifestFindings::of(vec![mistake]));
     bus.publish(Event::TemplateRendered { correlation, render: render.clone() });
     let outcome = GateOutcome {
         seq: 1,

@@ -1,0 +1,159 @@
+//! The commands that need no running haptic: validate, render, diff, plugin inspect, crds, version, and the examples of
+//! the guides.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, ensure};
+use haptic_e2e::{CONFIG, Shop, binary, builds};
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn haptic(arguments: &[&str]) -> Result<Answer> {
+    let newest = builds(&["3.4"]).remove(0);
+    let mut command = Command::new(binary());
+    command.args(arguments);
+    if matches!(arguments[0], "validate" | "render" | "diff") {
+        command.arg("--haproxy").arg(newest.path);
+    }
+    let Output { status, stdout, stderr } = command.output().with_context(|| format!("run haptic {arguments:?}"))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Answer { code: status.code().context("a signal ended it")?, out: text(stdout), err: text(stderr) })
+}
+
+fn folders(shop: &Shop) -> Vec<String> {
+    let folder = |name: &str| shop.manifests().join(name).to_string_lossy().into_owned();
+    vec!["--standalone".to_owned(), folder("common"), "--standalone".to_owned(), folder("standalone")]
+}
+
+fn with<'a>(first: &'a str, folders: &'a [String], rest: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec![first];
+    arguments.extend(folders.iter().map(String::as_str));
+    arguments.extend(rest);
+    arguments
+}
+
+#[tokio::test]
+async fn validate_says_what_the_controller_would() -> Result<()> {
+    let shop = Shop::open().await?;
+    let folders = folders(&shop);
+    let good = haptic(&with("validate", &folders, &[]))?;
+    ensure!(good.code == 0, "{}{}", good.out, good.err);
+    ensure!(good.out.contains("passed, 0 failed"), "{}", good.out);
+    let junit = haptic(&with("validate", &folders, &["--output", "junit"]))?;
+    ensure!(junit.code == 0 && junit.out.contains("<testsuite"), "{}", junit.out);
+
+    shop.edit(CONFIG, "frontend/60-shop:\n      template: |\n", "frontend/60-shop:\n      template: |\n        nonsense here\n")?;
+    let bad = haptic(&with("validate", &folders, &[]))?;
+    ensure!(bad.code == 1, "{}{}", bad.out, bad.err);
+    ensure!(bad.err.contains("config.yaml:") && bad.err.contains("nonsense"), "{}", bad.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failing_validation_test_is_told_and_exits_with_1() -> Result<()> {
+    let shop = Shop::open().await?;
+    let test = "  validationTests:\n    has-a-unicorn:\n      fixtures: {}\n      assertions:\n      \
+                - {type: contains, pattern: unicorn}\n  extraContext:\n";
+    shop.edit(CONFIG, "  extraContext:\n", test)?;
+    let answer = haptic(&with("validate", &folders(&shop), &["--test", "has-a-unicorn", "--output", "json"]))?;
+    ensure!(answer.code == 1, "{}{}", answer.out, answer.err);
+    let results: serde_json::Value = serde_json::from_str(&answer.out)?;
+    ensure!(results["failedTests"] == 1, "{results}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn render_prints_the_configuration_and_its_files_but_no_key() -> Result<()> {
+    let shop = Shop::open().await?;
+    let folders = folders(&shop);
+    let config = haptic(&with("render", &folders, &[]))?;
+    ensure!(config.code == 0 && config.out.contains("\nfrontend http from haptic\n"), "{}{}", config.out, config.err);
+    let map = haptic(&with("render", &folders, &["--file", "maps/path-prefix.map"]))?;
+    ensure!(map.out.contains("shop.localhost/ "), "{}", map.out);
+    let key = haptic(&with("render", &folders, &["--file", "ssl/default.pem"]))?;
+    ensure!(key.code == 2 && !key.out.contains("PRIVATE"), "{}", key.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn diff_says_first_whether_it_will_reload() -> Result<()> {
+    let (old, new) = (Shop::open().await?, Shop::open().await?);
+    for (path, text) in [(CONFIG, old.read(CONFIG)?), (haptic_e2e::SLICES, old.read(haptic_e2e::SLICES)?)] {
+        new.write(path, &text)?;
+    }
+    for file in ["common/generated/shop-tls.yaml", "common/generated/api-tls.yaml", "common/generated/default-tls.yaml"] {
+        new.write(file, &old.read(file)?)?;
+    }
+    let from: Vec<String> = folders(&old).into_iter().map(|f| f.replace("--standalone", "--from")).collect();
+    let from: Vec<&str> = from.iter().map(String::as_str).collect();
+    let same = haptic(&with("diff", &folders(&new), &from))?;
+    ensure!(same.code == 0 && same.out.starts_with("noop\n"), "{}{}", same.out, same.err);
+    new.write("standalone/new.yaml", &new.route("new", "new.localhost"))?;
+    for (version, first, says) in
+        [("3.4", "runtime\n", "backend_add"), ("3.0", "reload\n", "HAProxy 3.0 cannot add a backend at run time")]
+    {
+        let mut rest = from.clone();
+        rest.extend(["--haproxy-version", version]);
+        let answer = haptic(&with("diff", &folders(&new), &rest))?;
+        ensure!(answer.out.starts_with(first) && answer.out.contains(says), "{version}: {}{}", answer.out, answer.err);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn inspect_names_contracts_and_refuses_what_is_no_plugin() -> Result<()> {
+    let plugins = PathBuf::from(std::env::var_os("HAPTIC_PLUGINS_DIR").context("HAPTIC_PLUGINS_DIR is not set")?);
+    let path = plugins.join("policy.wasm");
+    let policy = haptic(&["plugin", "inspect", &path.to_string_lossy()])?;
+    ensure!(policy.code == 0 && policy.out.contains("rendered-output validator"), "{}{}", policy.out, policy.err);
+    ensure!(policy.out.contains("sha256 "), "{}", policy.out);
+    let text = haptic(&["plugin", "inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])?;
+    ensure!(text.code == 1 && text.err.contains("is not a plugin"), "{}", text.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn crds_functions_and_version_are_printed() -> Result<()> {
+    let crds = haptic(&["crds"])?;
+    ensure!(crds.out.contains("kind: HAProxyTemplateConfig\n"), "{}", crds.out);
+    ensure!(haptic(&["functions"])?.out.contains("map_entry(map, key, value)"), "the functions are listed");
+    ensure!(haptic(&["version"])?.out.starts_with("haptic 0."), "the version is printed");
+    Ok(())
+}
+
+/// What stands between the fences of the first block of `language` after `heading`.
+fn block(guide: &Path, heading: &str, language: &str) -> Result<String> {
+    let text = fs::read_to_string(guide).with_context(|| format!("read {}", guide.display()))?;
+    let after = text.split_once(heading).context("the heading")?.1;
+    let block = after.split_once(&format!("```{language}\n")).context("the block")?.1;
+    Ok(block.split_once("```").context("the end of the block")?.0.to_owned())
+}
+
+#[tokio::test]
+async fn the_examples_of_the_template_guide_work() -> Result<()> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/render/docs/templates.md");
+    let shop = Shop::open().await?;
+    let records = block(&guide, "## What a template declares", "jinja")?;
+    let secret = "{% set s = resources.secrets.get_single('shop', 'shop-tls') %}\n\
+                  {% set crt = s.data['tls.crt'] | b64decode %}\n{% set key = s.data['tls.key'] | b64decode %}\n";
+    let snippet: String = format!("{secret}{records}").lines().map(|line| format!("        {line}\n")).collect();
+    let snippet = format!("  templateSnippets:\n    backends/90-guide:\n      template: |\n{snippet}");
+    shop.edit(CONFIG, "  templateSnippets:\n", &snippet)?;
+    let tests: String =
+        block(&guide, "## Tests", "yaml")?.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    shop.edit(CONFIG, "  extraContext:\n", &format!("{tests}  extraContext:\n"))?;
+    let answer = haptic(&with("validate", &folders(&shop), &[]))?;
+    // The test of the guide has no Secret; the snippet of the guide needs one.
+    ensure!(answer.out.contains("a-route-gets-its-backend"), "{}{}", answer.out, answer.err);
+    let config = haptic(&with("render", &folders(&shop), &[]))?;
+    ensure!(config.out.contains("server web-1 10.0.0.1:8080 weight 100 check"), "{}{}", config.out, config.err);
+    Ok(())
+}
