@@ -241,9 +241,12 @@ fn rule_5_unordered_maps() {
         (|m| m.push(("/d", "b1")), &["map_add maps/path.map /d b1"]),
         (|m| m.insert(0, ("/d", "b1")), &["map_add maps/path.map /d b1"]),
         (|m| m[1].1 = "b1", &["map_set maps/path.map /b b1"]),
-        (|m| {
+        (
+            |m| {
                 m.remove(0);
-            }, &["map_del maps/path.map /a"]),
+            },
+            &["map_del maps/path.map /a"],
+        ),
         (|m| m[1] = ("/z", "b1"), &["map_add maps/path.map /z b1", "map_del maps/path.map /b"]),
         (|m| m.reverse(), &[]),
         (|m| m.push(("/d", "max-age=1; include")), &["map_replace maps/path.map"]),
@@ -267,9 +270,12 @@ fn rule_5_ordered_maps_keep_their_order() {
     let table: &[(Change, &[&str])] = &[
         (|m| m.push(("/d", "b1")), &["map_add maps/regex.map /d b1"]),
         (|m| m[1].1 = "b1", &["map_set maps/regex.map /b b1"]),
-        (|m| {
+        (
+            |m| {
                 m.remove(1);
-            }, &["map_del maps/regex.map /b"]),
+            },
+            &["map_del maps/regex.map /b"],
+        ),
         (
             |m| {
                 m.remove(0);

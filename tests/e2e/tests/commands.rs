@@ -50,7 +50,11 @@ async fn validate_says_what_the_controller_would() -> Result<()> {
     let junit = haptic(&with("validate", &folders, &["--output", "junit"]))?;
     ensure!(junit.code == 0 && junit.out.contains("<testsuite"), "{}", junit.out);
 
-    shop.edit(CONFIG, "frontend/60-shop:\n      template: |\n", "frontend/60-shop:\n      template: |\n        nonsense here\n")?;
+    shop.edit(
+        CONFIG,
+        "frontend/60-shop:\n      template: |\n",
+        "frontend/60-shop:\n      template: |\n        nonsense here\n",
+    )?;
     let bad = haptic(&with("validate", &folders, &[]))?;
     ensure!(bad.code == 1, "{}{}", bad.out, bad.err);
     ensure!(bad.err.contains("config.yaml:") && bad.err.contains("nonsense"), "{}", bad.err);
@@ -89,7 +93,8 @@ async fn diff_says_first_whether_it_will_reload() -> Result<()> {
     for (path, text) in [(CONFIG, old.read(CONFIG)?), (haptic_e2e::SLICES, old.read(haptic_e2e::SLICES)?)] {
         new.write(path, &text)?;
     }
-    for file in ["common/generated/shop-tls.yaml", "common/generated/api-tls.yaml", "common/generated/default-tls.yaml"] {
+    for file in ["common/generated/shop-tls.yaml", "common/generated/api-tls.yaml", "common/generated/default-tls.yaml"]
+    {
         new.write(file, &old.read(file)?)?;
     }
     let from: Vec<String> = folders(&old).into_iter().map(|f| f.replace("--standalone", "--from")).collect();

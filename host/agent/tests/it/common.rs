@@ -117,6 +117,27 @@ impl Pod {
         self.client().state(false).await.unwrap()
     }
 
+    /// Waits until the agent's state is as wanted; in vain, it says what the agent and HAProxy did instead.
+    pub(crate) async fn until_state(&self, what: &str, holds: impl Fn(&AgentState) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut looks = looks();
+        loop {
+            let state = self.state().await;
+            if holds(&state) {
+                return;
+            }
+            let launch = self.launch();
+            assert!(
+                Instant::now() < deadline,
+                "in vain: {what}\nstate: {state:#?}\nadoptable: {:?}\nprocesses: {:?}\nHAProxy said: {}",
+                launch.adopt().await,
+                launch.leftovers(),
+                std::fs::read_to_string(launch.log()).unwrap_or_default()
+            );
+            looks.tick().await;
+        }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -329,12 +350,18 @@ pub(crate) async fn get(port: u16, host: &str) -> std::io::Result<String> {
 
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looks = looks();
     while !holds().await {
         assert!(Instant::now() < deadline, "in vain: {what}");
         looks.tick().await;
     }
+}
+
+/// When a condition that no event announces is looked at again.
+fn looks() -> tokio::time::Interval {
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    looks
 }
 
 pub(crate) fn path(text: &str) -> FilePath {

@@ -29,7 +29,7 @@ fn ops() -> Vec<Op> {
 
 /// Disk, record, worker and traffic all agree on one of the two sets.
 async fn assert_settled(pod: &Pod, old: &Set, new: &Set, what: &str) {
-    until(what, async || pod.state().await.haproxy.is_some()).await;
+    pod.until_state(what, |state| state.haproxy.is_some()).await;
     let state = pod.state().await;
     assert_eq!(state.applied_plan, state.running_plan, "{what}");
     let (set, serves, not) = if state.applied_plan == Some(new.plan()) {
@@ -96,8 +96,9 @@ async fn a_worker_or_master_that_is_killed_at_any_step_is_replaced() {
                 let wanted = if mode == ApplyMode::Auto { ops() } else { Vec::new() };
                 let result = pod.apply(&new, mode, wanted).await;
                 assert!(fault.has_fired(), "{what}: {result:?}");
-                until(&format!("another worker serves: {what}"), async || {
-                    pod.state().await.haproxy.is_some_and(|haproxy| Some(haproxy.worker) != first)
+                let replaced = format!("another worker serves: {what}, {first:?}: {result:?}");
+                pod.until_state(&replaced, |state| {
+                    state.haproxy.as_ref().is_some_and(|haproxy| Some(haproxy.worker) != first)
                 })
                 .await;
                 assert_settled(&pod, &old, &new, &what).await;
@@ -139,7 +140,7 @@ async fn a_master_that_dies_without_an_apply_is_started_again_from_the_last_know
             pod.launch().adopt().await.is_some_and(|running| running.master != master)
         })
         .await;
-        until("the state knows it", async || pod.state().await.applied_plan == Some(old.plan())).await;
+        pod.until_state("the state knows it", |state| state.applied_plan == Some(old.plan())).await;
         assert_settled(&pod, &old, &new, version).await;
         assert!(ProcessIdentity::of(master.pid) != Some(master));
     }
