@@ -21,7 +21,8 @@ fn the_folder_holds_exactly_the_generated_definitions() {
         assert!(found == *text, "crds/{file} is not what host/api says; run the tests with HAPTIC_BLESS=1 and review");
     }
     let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let found: BTreeSet<String> = entries.filter(|name| name.ends_with(".yaml")).collect();
+    let found: BTreeSet<String> =
+        entries.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "yaml")).collect();
     let expected: BTreeSet<String> = manifests.into_iter().map(|(file, _)| file).collect();
     assert_eq!(found, expected);
 }

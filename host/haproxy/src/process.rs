@@ -31,6 +31,8 @@ pub use scan::start_ticks;
 
 /// Longest path of a unix socket that HAProxy binds: it appends `.PID.tmp` (haproxy-facts §0 trap 17).
 pub const MAX_SOCKET_PATH: usize = 97;
+/// How often a process without a descriptor is looked at.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How a HAProxy is run.
 #[derive(Clone, Debug)]
@@ -190,8 +192,13 @@ impl Exit {
             return;
         }
         if let Some(fd) = &self.fd {
-            // Readable means ended; an error of the reactor means that nothing more is known, and the caller looks.
+            // Readable means ended; an error of the reactor means that nothing more is known.
             let _ = fd.readable().await;
+        }
+        // Without a descriptor (too many are open, or a sandbox has none) looking is all that is left: a caller that
+        // is told of an end which has not come would kill a HAProxy that serves.
+        while self.identity.is_alive() {
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

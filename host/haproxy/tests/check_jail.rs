@@ -97,7 +97,6 @@ fn passes_a_good_set_and_enforces_the_floor() {
         if rustix::process::getuid().is_root() {
             assert_eq!(verdict.jail.namespaces, Measure::Enforced);
         }
-        eprintln!("{version}: {:?}", verdict.elapsed);
     }
 }
 

@@ -4,7 +4,7 @@
 #[path = "plan_rules/build.rs"]
 mod plan_build;
 
-use std::{collections::BTreeSet, time::Instant};
+use std::collections::BTreeSet;
 
 use haptic_haproxy::plan::{Baseline, Diff, Inventory, MAX_REASONS, diff};
 use haptic_model::{Op, Plan, ReasonCode, ServerState, Verdict};
@@ -455,34 +455,18 @@ fn a_pending_reload_takes_the_change_along() {
 }
 
 #[test]
-fn cost_follows_the_change() {
+fn a_large_plan_gives_only_what_changed() {
     let mut big = Build::sample();
     for number in 0..5_000 {
         big.backends.push(backend(&format!("app{number:05}"), "fast", vec![server("s1", 1)]));
     }
     big.maps[0].2 = (0..5_000).map(|n| (&*format!("/path/{n:05}").leak(), "b1")).collect();
     let old = big.plan();
-    // As an agent sends it: no part is shared with the next plan.
     let loaded = inventory(&old);
-    let mut next = old.clone();
-    let fastest = |next: &Plan| {
-        (0..20)
-            .map(|_| {
-                let started = Instant::now();
-                let decided = with(&old, next, (3, 4), &loaded, &BTreeSet::new(), false);
-                (started.elapsed(), decided.ops.len())
-            })
-            .min()
-            .unwrap()
-    };
-    let (same, _) = fastest(&next);
-    assert!(same.as_micros() < 100, "{same:?}");
+    let decided = |next: &Plan| with(&old, next, (3, 4), &loaded, &BTreeSet::new(), false);
+    // As an agent sends it: no part is shared with the next plan.
+    assert_eq!(decided(&old.clone()).verdict, Verdict::Noop);
     big.map("maps/path.map")[2_500].1 = "b2";
     big.backends[2_500].servers[0].weight = 3;
-    next = big.plan();
-    let (one, ops) = fastest(&next);
-    assert_eq!(ops, 2);
-    // A debug build; a release build takes about a tenth.
-    assert!(one.as_millis() < 20, "{one:?}");
-    eprintln!("same: {same:?}, one of 5,000 backends and one of 5,000 map entries: {one:?}");
+    assert_eq!(decided(&big.plan()).ops.len(), 2);
 }

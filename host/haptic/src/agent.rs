@@ -63,7 +63,7 @@ impl AgentOptions {
             }
             () = stop.cancelled() => {}
         }
-        agent.stop_haproxy(Duration::from_secs(60)).await.context("stopping HAProxy")?;
+        agent.stop_haproxy(Duration::from_mins(1)).await.context("stopping HAProxy")?;
         shutdown.cancel();
         work.await??;
         Ok(ExitCode::SUCCESS)

@@ -80,7 +80,7 @@ impl ValidateOptions {
         let cancelled = Cancellation::default();
         let selection = match self.tests.as_slice() {
             [] => TestSelection::All,
-            names => TestSelection::Named(names.iter().cloned().collect()),
+            names => TestSelection::Named(names.to_vec()),
         };
         let run = TestRun {
             candidate: &loaded.candidate,

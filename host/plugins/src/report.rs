@@ -65,7 +65,7 @@ fn name(verdict: Verdict) -> &'static str {
 
 // === impl LineIndex ===
 
-impl<'a> LineIndex<'a> {
+impl LineIndex<'_> {
     fn prove(&mut self, findings: Vec<Finding>) -> Result<Vec<Diagnostic>, String> {
         findings.into_iter().map(|finding| self.prove_one(finding)).collect()
     }

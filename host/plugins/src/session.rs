@@ -68,7 +68,7 @@ impl FilterSession for Session {
         let refused =
             |message: &String| FilterError::Refused { filter: call.filter.to_owned(), message: message.clone() };
         if let Some(answer) = self.answers.get(self.key.as_slice()) {
-            return answer.as_ref().map(Clone::clone).map_err(refused);
+            return answer.clone().map_err(|message| refused(&message));
         }
         let answer = self.run(call)?;
         let (Ok(text) | Err(text)) = &answer;
@@ -115,7 +115,7 @@ fn apply(
     }
 }
 
-fn arguments<'a>(call: FilterCall<'a>) -> impl Iterator<Item = &'a str> {
+fn arguments(call: FilterCall<'_>) -> impl Iterator<Item = &str> {
     let named = call.named.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
     std::iter::once(call.value).chain(call.positional.iter().map(String::as_str)).chain(named)
 }

@@ -100,7 +100,8 @@ const ENGINE_FILTERS: &[&str] = &[
     "zip",
 ];
 
-type Patterns = Arc<Mutex<HashMap<String, Regex>>>;
+/// Shared and never cloned: a clone of a `Regex` starts with an empty cache and builds its automaton anew.
+type Patterns = Arc<Mutex<HashMap<String, Arc<Regex>>>>;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     // `safe` would mark a value of an object as the author's text; `raw` does it where the configuration allows it.
@@ -266,13 +267,13 @@ fn glob_match(text: &str, pattern: &str) -> bool {
     pattern[at.1..].iter().all(|c| *c == '*')
 }
 
-fn compile(patterns: &Patterns, pattern: &str) -> Result<Regex, Error> {
+fn compile(patterns: &Patterns, pattern: &str) -> Result<Arc<Regex>, Error> {
     if pattern.len() > MAX_PATTERN {
         return Err(Cause::data(FindingCode::InvalidValue, "the pattern is longer than 4096 bytes").into());
     }
     let mut known = patterns.lock();
     if let Some(regex) = known.get(pattern) {
-        return Ok(regex.clone());
+        return Ok(Arc::clone(regex));
     }
     let regex = Regex::new(pattern).map_err(|error| {
         Cause::data(FindingCode::InvalidValue, format!("{} is not a pattern: {error}", sink::shown(pattern)))
@@ -280,6 +281,7 @@ fn compile(patterns: &Patterns, pattern: &str) -> Result<Regex, Error> {
     if known.len() >= MAX_PATTERNS {
         known.clear();
     }
-    known.insert(pattern.to_owned(), regex.clone());
+    let regex = Arc::new(regex);
+    known.insert(pattern.to_owned(), Arc::clone(&regex));
     Ok(regex)
 }

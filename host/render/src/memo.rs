@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use haptic_store::{Read, Snapshot, Stamp};
+use haptic_store::{Changes, Read, Snapshot, Stamp};
 
 use crate::{Inputs, assemble::Assembled, records::UnitOutput};
 
@@ -17,9 +17,8 @@ pub struct Memo {
     units: HashMap<Arc<str>, Remembered>,
     /// The snapshot that the stamps of `units` were compared with last.
     snapshot: Option<Arc<Snapshot>>,
-    /// Resources that differ between that snapshot and the current one.
-    changed: HashSet<Arc<str>>,
-    everything_may_have_changed: bool,
+    /// What differs between that snapshot and the current one; `None` = unknown.
+    changes: Option<Changes>,
     seen: HashSet<Arc<str>>,
     pub(crate) assembled: Option<Assembled>,
     hits: u64,
@@ -44,14 +43,9 @@ impl Memo {
         if self.renderer != renderer || self.haproxy != inputs.haproxy {
             *self = Self { renderer, haproxy: inputs.haproxy, ..Self::default() };
         }
-        self.changed.clear();
         self.seen.clear();
         (self.hits, self.misses) = (0, 0);
-        self.everything_may_have_changed = true;
-        if let Some(earlier) = &self.snapshot {
-            self.everything_may_have_changed = false;
-            self.changed.extend(inputs.snapshot.changed_since(earlier).cloned());
-        }
+        self.changes = self.snapshot.as_ref().map(|earlier| inputs.snapshot.changes_since(earlier));
     }
 
     /// Forgets the units that were not rendered this time.
@@ -70,12 +64,11 @@ impl Memo {
 
     /// The unit's output, if its item and everything it read are as they were.
     pub(crate) fn recall(&mut self, unit: &Arc<str>, item: u64, snapshot: &Snapshot) -> Option<Arc<UnitOutput>> {
-        let remembered = self.units.get_mut(unit)?;
+        let remembered = self.units.get(unit)?;
+        let changes = self.changes.as_ref();
+        let settled = |read: &Read| changes.is_some_and(|changes| !changes.may_affect(read));
         let unchanged = remembered.item == item
-            && remembered.reads.iter().all(|(read, stamp)| {
-                let settled = !self.everything_may_have_changed && !self.changed.contains(read.resource());
-                settled || snapshot.stamp(read) == *stamp
-            });
+            && remembered.reads.iter().all(|(read, stamp)| settled(read) || snapshot.stamp(read) == *stamp);
         if unchanged {
             self.hits += 1;
             Some(Arc::clone(&remembered.output))

@@ -25,5 +25,5 @@ pub use object::Object;
 pub use raw::{RawChange, RawKey, RawObject};
 pub use resource::WatchedResource;
 pub use selector::{FieldSelector, InvalidSelector, LabelSelector};
-pub use snapshot::{Read, ReadError, Snapshot, Stamp};
+pub use snapshot::{Changes, Read, ReadError, Snapshot, Stamp};
 pub use store::{Changed, Store, UnknownResource};

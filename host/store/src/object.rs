@@ -21,6 +21,13 @@ pub struct Object {
     fields: Shaped,
 }
 
+// Equal serials are equal contents, and what a snapshot holds differs exactly if they do.
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.serial == other.serial
+    }
+}
+
 // === impl Object ===
 
 impl Object {

@@ -80,7 +80,7 @@ impl FieldSelector {
             let equal = requirement.path.find(object).into_iter().any(|value| match value {
                 Value::String(text) => *text == requirement.value,
                 Value::Null => requirement.value.is_empty(),
-                other => other.to_string() == requirement.value,
+                other => *requirement.value == *other.to_string(),
             });
             equal != requirement.negated
         })

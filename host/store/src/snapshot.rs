@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use imbl::OrdMap;
+use imbl::{OrdMap, ordmap::DiffItem};
 use thiserror::Error;
 
 use crate::Object;
@@ -27,6 +27,16 @@ pub enum Read {
 /// same contents. An answer with nothing in it has a stamp too.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Stamp(Answer);
+
+/// What differs between two states.
+#[derive(Debug)]
+pub struct Changes {
+    /// Only resources that differ; `None` = too many keys to tell them apart.
+    resources: BTreeMap<Arc<str>, Option<Vec<Key>>>,
+}
+
+/// More changed keys than this are not compared one by one.
+const MOST_KEYS: usize = 64;
 
 /// Why a read has no answer. Never the same as "nothing found".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -70,6 +80,19 @@ enum Answer {
     Serials(Box<[u64]>),
 }
 
+// === impl Changes ===
+
+impl Changes {
+    /// Whether the answer of `read` may differ; never false when it does.
+    pub fn may_affect(&self, read: &Read) -> bool {
+        match (self.resources.get(read.resource()), read) {
+            (None, _) => false,
+            (Some(None), _) | (Some(Some(_)), Read::List { .. }) => true,
+            (Some(Some(changed)), Read::Fetch { keys, .. }) => changed.iter().any(|key| key.starts_with(keys)),
+        }
+    }
+}
+
 // === impl Read ===
 
 impl Read {
@@ -89,12 +112,18 @@ impl Snapshot {
         self.resources.keys()
     }
 
-    /// The resources whose objects differ from those of an earlier state; comparing costs a step a resource.
-    pub fn changed_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Arc<str>> {
-        self.resources.iter().filter_map(|(name, state)| {
-            let same = earlier.resources.get(name).is_some_and(|before| before.revision == state.revision);
-            (!same).then_some(name)
-        })
+    /// What differs from an earlier state; costs what changed, because unchanged parts are shared.
+    pub fn changes_since(&self, earlier: &Self) -> Changes {
+        let mut resources = BTreeMap::new();
+        for (name, state) in &self.resources {
+            let keys = match earlier.resources.get(name) {
+                Some(before) if before.revision == state.revision => continue,
+                Some(before) => state.keys_changed_since(before),
+                None => None,
+            };
+            resources.insert(Arc::clone(name), keys);
+        }
+        Changes { resources }
     }
 
     /// How many components a key of this resource has; `None` if no resource has this name.
@@ -168,6 +197,19 @@ impl Snapshot {
 impl ResourceState {
     pub(crate) fn new(arity: usize, revision: u64) -> Self {
         Self { arity, revision, objects: OrdMap::new(), list: OnceLock::new() }
+    }
+
+    fn keys_changed_since(&self, before: &Self) -> Option<Vec<Key>> {
+        let mut keys = Vec::new();
+        for difference in before.objects.diff(&self.objects) {
+            let (DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. }) =
+                difference;
+            if keys.len() == MOST_KEYS {
+                return None;
+            }
+            keys.push(key.clone());
+        }
+        Some(keys)
     }
 
     fn find<'s, K: AsRef<str>>(&'s self, keys: &'s [K]) -> impl Iterator<Item = &'s Arc<Object>> + 's {

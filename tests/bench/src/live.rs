@@ -22,7 +22,7 @@ use crate::{
 const CHANGES: usize = 60;
 const NEW_ROUTES: usize = 20;
 /// A start with many routes and a debug build of nothing: generous.
-const BOUND: Duration = Duration::from_secs(120);
+const BOUND: Duration = Duration::from_mins(2);
 const HTTP: u16 = 18_080;
 
 struct Running {

@@ -19,7 +19,7 @@ use haptic_wire::{
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,8 @@ pub(crate) struct Pod {
     pub(crate) binary: HaproxyBinary,
     pub(crate) http_port: u16,
     pub(crate) https_port: u16,
+    /// Dropped after HAProxy has ended.
+    _ports: [TcpSocket; 2],
     interval: Duration,
     agent: Option<Running>,
     seq: u64,
@@ -66,8 +68,17 @@ impl Pod {
 
     pub(crate) fn stopped(version: &str, interval: Duration) -> Self {
         let directory = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
-        let (http_port, https_port) = (free_port(), free_port());
-        Self { directory, binary: binary(version), http_port, https_port, interval, agent: None, seq: 0 }
+        let ((http, http_port), (https, https_port)) = (reserve_port(), reserve_port());
+        Self {
+            directory,
+            binary: binary(version),
+            http_port,
+            https_port,
+            _ports: [http, https],
+            interval,
+            agent: None,
+            seq: 0,
+        }
     }
 
     pub(crate) async fn open(&mut self, hook: Option<Arc<dyn FaultHook>>) {
@@ -368,8 +379,16 @@ pub(crate) fn path(text: &str) -> FilePath {
     FilePath::new(text).unwrap()
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port that nobody else gets while the socket lives, also while HAProxy does not run.
+///
+/// It never listens, so it takes no connection. Without `SO_REUSEADDR` the system gives its port to no other socket that
+/// asks for any port; with `SO_REUSEPORT` HAProxy still binds it.
+fn reserve_port() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseport(true).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 fn walk(base: &Path, directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {

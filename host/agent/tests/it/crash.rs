@@ -89,14 +89,16 @@ async fn a_worker_or_master_that_is_killed_at_any_step_is_replaced() {
                 let what = format!("{version} {action:?} {mode:?} {step}");
                 let mut pod = Pod::new(version).await;
                 let (old, new) = sets(&pod).await;
-                let first = pod.reload(&old).await.worker;
+                let loaded = pod.reload(&old).await;
+                assert!(loaded.ok, "{what}: {loaded:?}");
+                let first = loaded.worker;
                 pod.close().await;
                 let fault = Arc::new(ScriptedFault::new(step, action));
                 pod.open(Some(fault.clone())).await;
                 let wanted = if mode == ApplyMode::Auto { ops() } else { Vec::new() };
                 let result = pod.apply(&new, mode, wanted).await;
                 assert!(fault.has_fired(), "{what}: {result:?}");
-                let replaced = format!("another worker serves: {what}, {first:?}: {result:?}");
+                let replaced = format!("another worker than {first:?} serves: {what}: {result:?}");
                 pod.until_state(&replaced, |state| {
                     state.haproxy.as_ref().is_some_and(|haproxy| Some(haproxy.worker) != first)
                 })
@@ -115,7 +117,9 @@ async fn haproxy_survives_its_agent_and_is_adopted() {
     for version in ["3.0", "3.2", "3.4"] {
         let mut pod = Pod::new(version).await;
         let (old, new) = sets(&pod).await;
-        let worker = pod.reload(&old).await.worker;
+        let loaded = pod.reload(&old).await;
+        assert!(loaded.ok, "{version}: {loaded:?}");
+        let worker = loaded.worker;
         pod.close().await;
         assert_eq!(pod.get("old.test").await, "one", "{version}");
         pod.open(None).await;

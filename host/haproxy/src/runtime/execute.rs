@@ -135,7 +135,7 @@ impl Run<'_> {
                 self.done.deferred.push(Deletion::Server { backend, server });
             }
             Op::BackendDel { name } => {
-                self.done.deferred.push(Deletion::Backend { name: check_token(name)?.to_owned() })
+                self.done.deferred.push(Deletion::Backend { name: check_token(name)?.to_owned() });
             }
             Op::MapAdd { map, key, value } => {
                 // A duplicate key would win over the new one, so the first addition of a key starts from nothing.

@@ -1,6 +1,6 @@
 use super::fixture::{Fixture, findings, text};
 
-const SHOP: &str = r#"
+const SHOP: &str = r"
 ingressclasses: [{metadata: {name: haptic}, spec: {controller: haptic.rs/ingress}}]
 services:
 - {metadata: {name: web, namespace: shop}, spec: {ports: [{name: http, port: 80, targetPort: 8080}]}}
@@ -13,7 +13,7 @@ endpointslices:
   - {addresses: [10.0.0.2]}
   - {addresses: [10.0.0.3], conditions: {ready: false, serving: true, terminating: true}}
   - {addresses: [10.0.0.4], conditions: {ready: false}}
-"#;
+";
 
 fn ingress(name: &str, spec: &str) -> String {
     format!("- {{metadata: {{name: {name}, namespace: shop}}, spec: {{ingressClassName: haptic, {spec}}}}}\n")
@@ -63,9 +63,8 @@ fn hostile_objects_are_left_out_and_named_and_add_no_directive() {
         ingress("evil", &rule("good.example", r"/a b", "Exact")),
         ingress("evil", &rule("a.b c", "/", "Exact")),
         ingress("evil", &rule("A.b", "/", "Exact")),
-        format!(
-            "- {{metadata: {{name: evil, namespace: shop}}, spec: {{ingressClassName: haptic, rules: [{{host: \"a\\nb\"}}]}}}}\n"
-        ),
+        "- {metadata: {name: evil, namespace: shop}, spec: {ingressClassName: haptic, rules: [{host: \"a\\nb\"}]}}\n"
+            .to_owned(),
         annotated("timeout-server", "30s\\n  http-request deny"),
         annotated("timeout-server", "30s # x"),
         annotated("load-balance", "roundrobin\\\""),

@@ -39,7 +39,9 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Parsed {
         }
         Ok(documents) => {
             let mut reader = Reader { file, text, shared: None, parsed: &mut parsed };
-            documents.into_iter().for_each(|document| reader.document(document));
+            for document in documents {
+                reader.document(document);
+            }
         }
     }
     parsed

@@ -246,7 +246,7 @@ fn a_file_that_may_not_be_read_keeps_its_objects() {
     let mut d = Directory::new();
     d.write("sub/a.yaml", &object("kept"));
     d.scan();
-    fs::set_permissions(d.path("sub/a.yaml"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(d.path("sub/a.yaml"), fs::Permissions::from_mode(0o000)).unwrap();
     let readable_anyway = fs::read(d.path("sub/a.yaml")).is_ok();
     let (objects, findings) = d.scan();
     assert_eq!(objects, ["Service default/kept"]);

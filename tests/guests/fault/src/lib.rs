@@ -207,10 +207,10 @@ fn commit(fault: Fault, file: Option<&File>) {
         }
         // The host forbids this to itself; here it is the fault.
         #[allow(clippy::disallowed_methods, reason = "the fault that the test is about")]
-        Fault::Sleep => std::thread::sleep(Duration::from_secs(3600)),
+        Fault::Sleep => std::thread::sleep(Duration::from_hours(1)),
         Fault::WaitForClock => {
             let started = Instant::now();
-            while started.elapsed() < Duration::from_secs(3600) {}
+            while started.elapsed() < Duration::from_hours(1) {}
         }
         Fault::ReadForever => {
             while black_box(true) {
