@@ -186,11 +186,11 @@ async fn renders_that_come_while_a_pod_is_busy_are_superseded_by_the_newest() {
     let mut scene = Scene::new();
     let busy = scene.agent.gate.clone().acquire_owned().await.unwrap();
     scene.schedule(&render(1, "a"));
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    scene.idle().await;
     for seq in 2..10 {
         scene.schedule(&render(seq, &format!("text {seq}")));
     }
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    scene.idle().await;
     drop(busy);
     scene.report().await;
     assert_eq!(scene.report().await.plan, render(9, "text 9").plan());
@@ -215,6 +215,11 @@ async fn the_plan_document_is_stored_after_the_apply_and_at_the_latest_when_it_e
 }
 
 impl Scene {
+    /// Until no task has anything to do: only then does the paused clock move.
+    async fn idle(&self) {
+        let _ = tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
+    }
+
     /// Whether no apply follows the first `count` ones for a long while.
     async fn nothing_after(&self, count: usize) -> bool {
         tokio::time::timeout(Duration::from_secs(10), self.agent.applied(count + 1)).await.is_err()
