@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use haptic_api::{
-    HAProxyTemplateConfig, HAProxyTemplateLibrary, TemplateText, ValidationTest, WatchedResource, yaml::Step,
+    Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, RenderGate, StorePolicy,
+    TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::{FileTemplate, MapTemplate, RawText, Template, TemplateSet};
@@ -34,6 +35,34 @@ struct Merged {
     findings: Vec<Finding>,
 }
 
+/// What the API has a field for and nothing acts on yet: said, instead of taken and ignored.
+fn not_there_yet(
+    raw: &RawObject,
+    spec: &HAProxyTemplateConfigSpec,
+    watched: &BTreeMap<String, WatchedResource>,
+) -> Vec<Finding> {
+    let (deployment, gate) = (Deployment::default(), RenderGate::default());
+    let on_demand = |resources: &BTreeMap<String, WatchedResource>| {
+        resources.values().any(|resource| resource.store == StorePolicy::OnDemand)
+    };
+    let fields = [
+        ("templating.unitFailure: KeepLast", spec.templating.unit_failure == UnitFailure::KeepLast),
+        ("deployment.maxParallel", spec.deployment.max_parallel != deployment.max_parallel),
+        ("deployment.deploymentTimeout", spec.deployment.deployment_timeout != deployment.deployment_timeout),
+        ("renderGate.timeout", spec.render_gate.timeout != gate.timeout),
+        ("renderGate.memory", spec.render_gate.memory != gate.memory),
+        ("watchedResources with store: on-demand", on_demand(&spec.watched_resources) || on_demand(watched)),
+    ];
+    let set = fields.into_iter().filter(|(_, set)| *set);
+    set.map(|(field, _)| {
+        Finding::error(FindingCode::ConfigInvalid, format!("spec.{field} is not there yet"))
+            .about(Some(raw.reference()))
+            .at(raw.source.file.clone(), raw.source.line, 0)
+            .hint("remove the field")
+    })
+    .collect()
+}
+
 /// One object that brings templates.
 struct Layer<'a> {
     raw: &'a Arc<RawObject>,
@@ -58,6 +87,10 @@ pub(super) fn candidate(
         merged.tests(&layer, spec.validation_tests);
     }
     let spec = config.spec;
+    let absent = not_there_yet(raw, &spec, &merged.watched);
+    if !absent.is_empty() {
+        return Err(absent);
+    }
     let layer = Layer::of(raw);
     merged.config(&layer, spec.haproxy_config);
     merged.templates(&layer, spec.template_snippets, spec.ssl_certificates, spec.crt_lists);

@@ -38,6 +38,20 @@ fn a_torn_set_is_no_candidate_and_says_what_to_do() {
 }
 
 #[test]
+fn a_field_that_nothing_acts_on_is_refused_and_not_ignored() {
+    for (part, value) in [
+        ("templating", json!({ "unitFailure": "KeepLast" })),
+        ("deployment", json!({ "maxParallel": 2 })),
+        ("renderGate", json!({ "timeout": "1s" })),
+    ] {
+        let mut one = config(&json!([]), &json!({}));
+        one["spec"][part] = value;
+        let findings = pick(&[one]).candidate().unwrap_err();
+        assert!(findings[0].to_string().contains("is not there yet"), "{findings:?}");
+    }
+}
+
+#[test]
 fn two_configurations_are_a_mistake_and_none_is_one_too() {
     assert!(ConfigObjects::default().candidate().is_err());
     let mut second = config(&json!([]), &json!({}));

@@ -189,11 +189,8 @@ impl PodActor {
             }
             Err(Setback::StoodDown { message }) => return Err(message),
             Err(Setback::Failed { report, refused }) => {
-                let first = if refused { FIRST_RETRY_AFTER_REFUSAL } else { FIRST_RETRY };
-                let wait = first.saturating_mul(1 << self.failures.min(16)).min(LAST_RETRY);
-                self.failures += 1;
                 self.forget();
-                self.retry = Some((Instant::now() + wait, assignment.clone()));
+                self.try_again(&assignment, refused);
                 *report
             }
         };
@@ -201,6 +198,14 @@ impl PodActor {
         self.watch = Some(Instant::now() + WATCH);
         self.report(&assignment, report).await;
         Ok(())
+    }
+
+    /// Plans a retry, later after every failure.
+    fn try_again(&mut self, assignment: &Assignment, refused: bool) {
+        let first = if refused { FIRST_RETRY_AFTER_REFUSAL } else { FIRST_RETRY };
+        let wait = first.saturating_mul(1 << self.failures.min(16)).min(LAST_RETRY);
+        self.failures += 1;
+        self.retry = Some((Instant::now() + wait, assignment.clone()));
     }
 
     async fn deploy(&mut self, assignment: &Assignment) -> Result<PodReport, Setback> {
@@ -355,8 +360,10 @@ impl PodActor {
         if applied == Some(last.render.plan()) {
             report.outcome = PodOutcome::Serving;
             report.error = None;
-        } else if report.error.is_none() {
-            report.error = Some("the scheduled reload did not load this render".to_owned());
+        } else {
+            // HAProxy refused it, or died meanwhile and serves its last known good: it is sent again.
+            self.try_again(&last, report.error.is_some());
+            report.error.get_or_insert_with(|| "the scheduled reload did not load this render".to_owned());
         }
         self.report(&last, report).await;
     }

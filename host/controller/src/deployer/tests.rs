@@ -147,6 +147,21 @@ async fn a_scheduled_reload_is_reported_again_when_it_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scheduled_reload_that_a_death_of_haproxy_took_away_is_sent_again() {
+    let mut scene = Scene::new();
+    let (first, second) = (render(1, "a"), render(2, "b"));
+    scene.schedule(&first);
+    scene.report().await;
+    scene.agent.fail_next(Fault::Schedule);
+    scene.schedule(&second);
+    assert_eq!(scene.report().await.outcome, PodOutcome::Scheduled);
+    scene.agent.fall_back(first.plan());
+    assert_eq!(scene.report().await.outcome, PodOutcome::Failed);
+    let again = scene.report().await;
+    assert_eq!((again.outcome, again.applied_plan), (PodOutcome::Serving, Some(second.plan())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pass_is_named_so_that_the_agent_promotes_and_only_by_its_own_version() {
     let mut scene = Scene::new();
     scene.schedule(&render(1, "a"));

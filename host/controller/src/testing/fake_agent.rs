@@ -122,6 +122,7 @@ impl FakeAgent {
         let mut inner = self.inner.lock();
         inner.state.applied_plan = Some(plan);
         inner.state.running_plan = Some(plan);
+        inner.state.reload_pending = false;
         if let Some(haproxy) = &mut inner.state.haproxy {
             haproxy.worker.pid += 1;
         }
