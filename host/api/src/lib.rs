@@ -1,7 +1,7 @@
 //! The custom resources of haptic: group `haptic.rs`, version `v1alpha1`, once, in Rust.
 //!
 //! What: the types of [`HAProxyTemplateConfig`], [`HAProxyTemplateLibrary`], [`HAProxyPlugin`] and of the published
-//! output; their definitions ([`crds`], the folder `crds/` is generated from them); a strict decoder for manifests
+//! output; their definitions ([`crds()`], the folder `crds/` is generated from them); a strict decoder for manifests
 //! that people write ([`decode()`]) and the YAML reader with positions it needs ([`yaml`]). What not: no Kubernetes
 //! client, no merging of libraries, no template is compiled here. The store, the controller and the command line call
 //! it; it calls none of them.

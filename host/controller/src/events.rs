@@ -137,7 +137,7 @@ pub struct ResourceChange {
     pub resource: Arc<str>,
     /// Part of the first complete list: no trigger of its own, [`Event::IndexSynchronized`] follows.
     pub initial_sync: bool,
-    /// At most [`NAMED_OBJECTS`], newest last.
+    /// At most `NAMED_OBJECTS`, newest last.
     pub objects: Vec<ChangedObject>,
     pub total: usize,
     /// When the first of the coalesced changes reached the index.
