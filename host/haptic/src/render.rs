@@ -1,6 +1,12 @@
 //! `haptic render`.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -48,7 +54,13 @@ impl RenderOptions {
                 let path = folder.join(file.path.as_str());
                 let parent = path.parent().unwrap_or(folder);
                 fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-                fs::write(&path, &file.content).with_context(|| format!("writing {}", path.display()))?;
+                // As the agent does: private keys are for their owner alone. A file that was there keeps no other mode.
+                let mode = if file.kind == FileKind::Cert { 0o600 } else { 0o644 };
+                let written = fs::remove_file(&path).or_else(absent_is_fine).and_then(|()| {
+                    let mut options = fs::OpenOptions::new();
+                    options.write(true).create_new(true).mode(mode).open(&path)?.write_all(&file.content)
+                });
+                written.with_context(|| format!("writing {}", path.display()))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -64,4 +76,8 @@ impl RenderOptions {
         cli::print(&String::from_utf8_lossy(&file.content));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn absent_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

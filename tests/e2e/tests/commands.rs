@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -84,6 +85,11 @@ async fn render_prints_the_configuration_and_its_files_but_no_key() -> Result<()
     ensure!(map.out.contains("shop.localhost/ "), "{}", map.out);
     let key = haptic(&with("render", &folders, &["--file", "ssl/default.pem"]))?;
     ensure!(key.code == 2 && !key.out.contains("PRIVATE"), "{}", key.out);
+    let out = shop.state().join("rendered");
+    let written = haptic(&with("render", &folders, &["--out", &out.to_string_lossy()]))?;
+    ensure!(written.code == 0, "{}", written.err);
+    let mode = fs::metadata(out.join("ssl/default.pem"))?.permissions().mode();
+    ensure!(mode & 0o777 == 0o600, "a private key is for its owner alone, not {mode:o}");
     Ok(())
 }
 
