@@ -6,7 +6,7 @@ use anyhow::Result;
 use haptic_tidy::{cargo_tree, packages, root};
 
 /// Room → the rooms it may name (DESIGN §1), and why there are no more.
-const ROOMS: [(&str, &[&str], &str); 10] = [
+const ROOMS: [(&str, &[&str], &str); 12] = [
     (
         "haptic-api",
         &["haptic-model"],
@@ -26,6 +26,16 @@ const ROOMS: [(&str, &[&str], &str); 10] = [
     ),
     ("haptic-plugins", &["haptic-model"], "the sandbox host knows files and reports, not what they are for"),
     (
+        "haptic-modules",
+        &["haptic-model"],
+        "fetching bytes and checking their signature knows neither what runs them nor the objects that ask for them",
+    ),
+    (
+        "haptic-conformance",
+        &["haptic-model", "haptic-plugins"],
+        "an author's plugin meets the same host as in a controller, and nothing of the controller",
+    ),
+    (
         "haptic-haproxy",
         &["haptic-model"],
         "what knows HAProxy is used by controller and agent alike, so it belongs to neither",
@@ -44,6 +54,7 @@ const ROOMS: [(&str, &[&str], &str); 10] = [
             "haptic-store",
             "haptic-render",
             "haptic-plugins",
+            "haptic-modules",
             "haptic-haproxy",
         ],
         "controller and agent meet on the wire only, so that each can be of another version",
@@ -57,6 +68,8 @@ const ROOMS: [(&str, &[&str], &str); 10] = [
             "haptic-store",
             "haptic-render",
             "haptic-plugins",
+            "haptic-modules",
+            "haptic-conformance",
             "haptic-haproxy",
             "haptic-agent",
             "haptic-controller",
