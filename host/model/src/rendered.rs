@@ -20,13 +20,14 @@ pub struct Rendered {
 }
 
 /// Which unit, and so which object and template, wrote which lines of a rendered file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceMap {
-    pub files: BTreeMap<FilePath, Vec<SourceSpan>>,
+    /// Shared with the next render where it does not change.
+    pub files: BTreeMap<FilePath, Arc<Vec<SourceSpan>>>,
 }
 
 /// Lines `first_line ..` up to the next span, 1-based.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSpan {
     pub first_line: u32,
     pub origin: Arc<Origin>,

@@ -2,6 +2,7 @@
 //! keeps its pointers and digests.
 
 mod config;
+mod layout;
 mod merge;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -11,53 +12,56 @@ use haptic_model::{
     PLAN_SCHEMA_VERSION, Plan, ProfileRecord, Rendered, SectionKind, SectionRecord, SourceMap,
 };
 
-use crate::{
-    Memo, RenderError,
-    compile::Compiled,
-    records::{BackendSection, Claims, ProfileSection, UnitOutput},
-    session::Outcome,
-};
+use crate::{Memo, RenderError, compile::Compiled, records::UnitOutput, session::Outcome};
+
+use layout::{Backends, Layout, Profiles};
 
 /// What the last assembly made, to be kept where its inputs are the same.
 pub(crate) struct Assembled {
-    claims: Vec<Arc<Claims>>,
+    layout: Layout,
     shared: merge::SharedFiles,
     config: File,
     config_record: Arc<FileRecord>,
+    plan: Arc<Plan>,
 }
 
 pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -> Result<Rendered, RenderError> {
-    let mut findings = outcome.records.findings.clone();
-    for unit in &outcome.units {
-        findings.extend(unit.findings.iter().cloned());
-    }
-    let core = config::core(compiled, &outcome)?;
-    let profiles = profiles(&outcome);
-    let backends = backends(&outcome, &mut findings);
-    let claims: Vec<Arc<Claims>> = outcome.units.iter().map(|unit| Arc::clone(&unit.claims)).collect();
-    let earlier = memo.assembled.take();
-    let same_claims = |earlier: &Assembled| {
-        earlier.claims.len() == claims.len()
-            && earlier.claims.iter().zip(&claims).all(|(old, new)| Arc::ptr_eq(old, new))
-    };
     let outside = merge::Outside::new(&outcome);
-    let shared = match &earlier {
-        Some(earlier) if same_claims(earlier) && earlier.shared.outside == outside => earlier.shared.clone(),
-        _ => merge::shared_files(outside, &outcome.units, earlier.as_ref().map(|e| &e.shared))?,
+    let (earlier, layout) = match memo.assembled.take() {
+        None => (None, None),
+        Some(Assembled { layout, shared, config, config_record, plan }) => {
+            let same_claims = layout.has_claims_of(&outcome.units);
+            (Some((shared, config, config_record, plan, same_claims)), Some(layout))
+        }
     };
-    findings.extend(shared.findings.iter().cloned());
+    let shared = match &earlier {
+        Some((shared, .., true)) if shared.outside == outside => shared.clone(),
+        _ => merge::shared_files(outside, &outcome.units, earlier.as_ref().map(|(shared, ..)| shared))?,
+    };
+    let units = outcome.units.len();
+    let failed = outcome.units.iter().filter(|unit| unit.failed);
+    let failed_units = failed.filter_map(|unit| unit.origin.unit.clone()).collect();
+    let mut findings = outcome.records.findings.clone();
+    findings.extend(outcome.units.iter().flat_map(|unit| unit.findings.iter().cloned()));
+    let followed = match layout {
+        Some(layout) => layout.follow(outcome),
+        None => Err(Box::new(outcome)),
+    };
+    let (layout, changed) = match followed {
+        Ok((layout, changed)) => (layout, Some(changed)),
+        Err(outcome) => (Layout::new(compiled, *outcome)?, None),
+    };
+    findings.extend(layout.conflicts.iter().chain(&shared.findings).cloned());
     findings.sort();
     findings.dedup();
 
-    let (text, sections, spans) = config::write(&core, &profiles, &backends, &outcome.units);
-    let digest = Digest::of(&text);
+    let digest = Digest::of(&layout.written.text);
     let (config, config_record) = match &earlier {
-        Some(earlier) if earlier.config.digest == digest => {
-            (earlier.config.clone(), Arc::clone(&earlier.config_record))
-        }
+        Some((_, config, config_record, ..)) if config.digest == digest => (config.clone(), Arc::clone(config_record)),
         _ => {
             let path = FilePath::new(CONFIG_PATH).expect("the configuration's path is valid");
-            let file = File { path, kind: FileKind::Config, content: text, digest, reload_on_change: false };
+            let content = layout.written.text.clone();
+            let file = File { path, kind: FileKind::Config, content, digest, reload_on_change: false };
             let record = Arc::new(record(&file, Entries::Opaque));
             (file, record)
         }
@@ -68,75 +72,26 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     files.insert(config.path.clone(), config.clone());
     records.insert(config.path.clone(), Arc::clone(&config_record));
     let mut sources = SourceMap { files: shared.sources.clone() };
-    sources.files.insert(config.path.clone(), spans);
-
-    let mut binds: Vec<_> = outcome.records.binds.iter().map(|bind| bind.record.clone()).collect();
-    binds.extend(outcome.units.iter().flat_map(|unit| unit.binds.iter().map(|bind| bind.record.clone())));
-    binds.sort();
-    binds.dedup();
-    let plan = Plan {
-        schema_version: PLAN_SCHEMA_VERSION,
-        id: Plan::identify(&sections, &records),
-        sections,
-        profiles: profiles.iter().map(|(name, profile)| (Arc::clone(name), profile.record.clone())).collect(),
-        backends: backends.iter().map(|(name, (section, _))| (Arc::clone(name), Arc::clone(&section.record))).collect(),
-        binds,
-        files: records,
+    sources.files.insert(config.path.clone(), Arc::clone(&layout.written.spans));
+    let backends = match (&earlier, changed) {
+        (Some((.., plan, _)), Some(changed)) => {
+            let mut backends = plan.backends.clone();
+            backends.extend(changed.into_iter().map(|record| (Arc::clone(&record.name), record)));
+            backends
+        }
+        _ => layout.backend_records(),
     };
-    memo.assembled = Some(Assembled { claims, shared, config, config_record });
-    let failed = outcome.units.iter().filter(|unit| unit.failed).filter_map(|unit| unit.origin.unit.clone());
-    Ok(Rendered {
-        plan: Arc::new(plan),
-        files: Arc::new(files),
-        sources: Arc::new(sources),
-        findings,
-        units: outcome.units.len(),
-        failed_units: failed.collect(),
-    })
-}
-
-/// Profiles by name. A name is the digest of the content, so equal names are equal profiles.
-fn profiles(outcome: &Outcome) -> BTreeMap<Arc<str>, Arc<ProfileSection>> {
-    let units = outcome.units.iter().flat_map(|unit| unit.profiles.iter());
-    let all = outcome.records.profiles.iter().chain(units);
-    let mut profiles = BTreeMap::new();
-    for profile in all {
-        if !profiles.contains_key(&profile.record.name) {
-            profiles.insert(Arc::clone(&profile.record.name), Arc::clone(profile));
-        }
-    }
-    profiles
-}
-
-/// A backend and the index of the unit that declared it.
-type Backends = BTreeMap<Arc<str>, (Arc<BackendSection>, Option<usize>)>;
-
-fn backends(outcome: &Outcome, findings: &mut Vec<Finding>) -> Backends {
-    let mut backends: Backends = BTreeMap::new();
-    for section in &outcome.records.backends {
-        backends.insert(Arc::clone(&section.record.name), (Arc::clone(section), None));
-    }
-    for (index, unit) in outcome.units.iter().enumerate() {
-        for section in unit.backends.iter() {
-            let Some((known, owner)) = backends.get(&section.record.name) else {
-                backends.insert(Arc::clone(&section.record.name), (Arc::clone(section), Some(index)));
-                continue;
-            };
-            if known.digest == section.digest {
-                continue;
-            }
-            let newcomer_wins = owner.is_some_and(|owner| unit.precedence < outcome.units[owner].precedence);
-            let loser = if newcomer_wins { owner.map(|owner| &outcome.units[owner]) } else { Some(unit) };
-            findings.push(conflict(
-                loser,
-                format!("backend `{}` is also declared by another object, with other content", section.record.name),
-            ));
-            if newcomer_wins {
-                backends.insert(Arc::clone(&section.record.name), (Arc::clone(section), Some(index)));
-            }
-        }
-    }
-    backends
+    let plan = Arc::new(Plan {
+        schema_version: PLAN_SCHEMA_VERSION,
+        id: Plan::identify(&layout.written.sections, &records),
+        sections: layout.written.sections.clone(),
+        profiles: layout.profile_records(),
+        backends,
+        binds: layout.binds.clone(),
+        files: records,
+    });
+    memo.assembled = Some(Assembled { layout, shared, config, config_record, plan: Arc::clone(&plan) });
+    Ok(Rendered { plan, files: Arc::new(files), sources: Arc::new(sources), findings, units, failed_units })
 }
 
 fn conflict(loser: Option<&Arc<UnitOutput>>, message: String) -> Finding {

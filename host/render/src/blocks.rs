@@ -96,18 +96,8 @@ pub(crate) fn backend(state: &mut State, name: &str, kwargs: Kwargs) -> Result<V
     let section = Arc::new(BackendSection { record: Arc::new(record), text, digest });
     try_with(|session| {
         let records = session.records();
-        add_profile(&mut records.profiles, profile);
-        match records.backends.iter().find(|known| known.record.name == section.record.name) {
-            Some(known) if known.digest == section.digest => {}
-            Some(_) => {
-                return Err(Cause::data(
-                    FindingCode::InvalidValue,
-                    format!("backend `{}` is declared twice with different content", section.record.name),
-                ));
-            }
-            None => records.backends.push(section),
-        }
-        Ok(())
+        records.add_profile(&Arc::new(profile));
+        records.add_backend(&section)
     })?;
     Ok(safe(""))
 }
@@ -122,7 +112,7 @@ pub(crate) fn profile(state: &mut State, kwargs: Kwargs) -> Result<Value, Error>
         return Err(Cause::usage(format!("`{line}` may not stand in a profile")).into());
     }
     let section = profile_section(&options, &lines)?;
-    with(|session| add_profile(&mut session.records().profiles, section))?;
+    with(|session| session.records().add_profile(&Arc::new(section)))?;
     Ok(safe(""))
 }
 
@@ -239,12 +229,6 @@ fn host_name(name: &str) -> Result<(), Cause> {
         return Ok(());
     }
     Err(Cause::unsafe_value(format!("{} is neither an address nor a host name", sink::shown(name))))
-}
-
-fn add_profile(profiles: &mut Vec<Arc<ProfileSection>>, section: ProfileSection) {
-    if !profiles.iter().any(|known| known.record.name == section.record.name) {
-        profiles.push(Arc::new(section));
-    }
 }
 
 fn profile_section(options: &ProfileOptions, lines: &[&str]) -> Result<ProfileSection, Error> {

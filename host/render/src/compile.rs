@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -215,9 +216,10 @@ impl Names {
     }
 
     /// The snippets that a hook renders, in the order of their names.
-    pub(crate) fn below(&self, hook: &str) -> Vec<String> {
+    pub(crate) fn below(&self, hook: &str) -> Vec<Arc<str>> {
         let prefix = format!("{hook}/");
-        self.0.keys().filter(|name| name.starts_with(&prefix)).cloned().collect()
+        let from = self.0.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+        from.map(|(name, _)| name).take_while(|name| name.starts_with(&prefix)).map(|name| name.as_str().into()).collect()
     }
 
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {

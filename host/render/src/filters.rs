@@ -15,6 +15,7 @@ use sha2::Sha256;
 
 use crate::{
     RawText,
+    answers::Key,
     failure::Cause,
     session::{safe, try_with, with},
     sink,
@@ -142,39 +143,78 @@ pub(crate) fn register_plugins(env: &mut Environment<'static>, filters: &dyn Tem
     let ours = FILTERS.iter().map(|(name, _)| *name);
     let taken: Vec<&str> = ours.chain(ENGINE_FILTERS.iter().copied()).collect();
     let mut refused = Vec::new();
-    for declaration in filters.declared() {
+    for (number, declaration) in (0..).zip(filters.declared()) {
         if taken.contains(&declaration.name.as_str()) {
             refused.push(format!("plugin `{}`, filter `{}`", declaration.plugin, declaration.name));
             continue;
         }
-        let name = declaration.name.clone();
-        env.add_filter(declaration.name, move |value: &Value, positional: Rest<Value>, named: Kwargs| {
-            plugin_filter(&name, value, &positional, &named)
-        });
+        let filter = PluginFilter { number, name: declaration.name.clone() };
+        env.add_filter(declaration.name, move |value: &Value, arguments: Rest<Value>| filter.apply(value, &arguments));
     }
     refused
 }
 
-fn plugin_filter(filter: &str, value: &Value, positional: &[Value], named: &Kwargs) -> Result<Value, Error> {
-    let value = json(value)?;
-    let positional = positional.iter().map(json).collect::<Result<Vec<_>, _>>()?;
-    let mut arguments = Vec::new();
-    for name in named.args() {
-        let argument: Value = named.get(name)?;
-        arguments.push((name.to_owned(), json(&argument)?));
+/// A filter of a plugin.
+struct PluginFilter {
+    /// Its place among all that are declared.
+    number: u32,
+    name: String,
+}
+
+impl PluginFilter {
+    /// Applies the filter; `arguments` are the positional ones and, last, the engine's map of named ones if there are
+    /// any.
+    fn apply(&self, value: &Value, arguments: &[Value]) -> Result<Value, Error> {
+        let (positional, named) = match arguments.split_last() {
+            Some((last, positional)) if last.is_kwargs() => (positional, Some(Kwargs::try_from(last.clone())?)),
+            _ => (arguments, None),
+        };
+        let mut key = Key::new(with(|session| session.answers.lend())?, self.number);
+        // Not inside of `with`: what writes an object as JSON may ask the session.
+        key.value(value)?;
+        positional.iter().try_for_each(|argument| key.value(argument))?;
+        let mut names = Vec::new();
+        if let Some(named) = &named {
+            for name in named.args() {
+                let argument: Value = named.get(name)?;
+                key.name(name);
+                key.value(&argument)?;
+                names.push((name, argument));
+            }
+        }
+        match with(|session| session.answers.get(key))? {
+            Ok(answer) => Ok(answer),
+            Err(key) => self.ask(key, value, positional, &names),
+        }
     }
-    named.assert_all_used()?;
-    let call = FilterCall { filter, value: &value, positional: &positional, named: &arguments };
-    let answer = try_with(|session| session.call_filter(call))?;
-    serde_json::from_str::<Value>(&answer).map_err(|error| {
-        Cause::system(FindingCode::PluginFailed, format!("filter `{filter}` answered invalid JSON: {error}")).into()
-    })
+
+    fn ask(&self, key: Key, value: &Value, positional: &[Value], named: &[(&str, Value)]) -> Result<Value, Error> {
+        let value = json(value)?;
+        let positional = positional.iter().map(json).collect::<Result<Vec<_>, _>>()?;
+        let named = named.iter().map(|(name, argument)| Ok(((*name).to_owned(), json(argument)?)));
+        let named = named.collect::<Result<Vec<_>, Error>>()?;
+        let call = FilterCall { filter: &self.name, value: &value, positional: &positional, named: &named };
+        let text = try_with(|session| session.call_filter(call))?;
+        let answer = serde_json::from_str::<Value>(&text).map_err(|error| {
+            let filter = &self.name;
+            Cause::system(FindingCode::PluginFailed, format!("filter `{filter}` answered invalid JSON: {error}"))
+        })?;
+        with(|session| session.answers.put(key, answer.clone(), text.len()))?;
+        Ok(answer)
+    }
 }
 
 fn json(value: &Value) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| {
-        Cause::data(FindingCode::InvalidValue, format!("a filter argument is not plain data: {error}")).into()
-    })
+    serde_json::to_string(value).map_err(|error| not_plain(&error))
+}
+
+/// Appends what [`json`] gives.
+pub(crate) fn json_into(text: &mut Vec<u8>, value: &Value) -> Result<(), Error> {
+    serde_json::to_writer(text, value).map_err(|error| not_plain(&error))
+}
+
+fn not_plain(error: &serde_json::Error) -> Error {
+    Cause::data(FindingCode::InvalidValue, format!("a filter argument is not plain data: {error}")).into()
 }
 
 fn sunk(value: &Value, sink: impl Fn(&str) -> Result<String, String>) -> Result<Value, Error> {

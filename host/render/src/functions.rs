@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use haptic_model::{BindRecord, File, FileKind, FilePath, Finding, FindingCode};
 use minijinja::{
-    Environment, Error, State, Value,
+    Environment, Error, Value,
     value::{Kwargs, ValueKind},
 };
 
@@ -13,7 +13,7 @@ use crate::{
     failure::Cause,
     records::{BindLine, CrtListClaim, MapClaim, MapDeclaration},
     session::{safe, try_with, with},
-    sink, unit,
+    sink, snippet, unit,
 };
 
 /// Every function a template can call, with one line for `haptic functions`.
@@ -41,7 +41,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_function("profile", blocks::profile);
     env.add_function("server", blocks::server);
     env.add_function("render_each", unit::render_each);
-    env.add_function("hook", hook);
+    env.add_function("hook", snippet::hook);
     env.add_function("bind", bind);
     env.add_function("map_file", map_file);
     env.add_function("map_entry", map_entry);
@@ -53,18 +53,6 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_function("file", file);
     env.add_function("fail", fail);
     env.add_function("warn", warn);
-}
-
-/// Every variable is a global, so a snippet needs nothing of the context that calls the hook.
-fn hook(state: &mut State, name: &str) -> Result<Value, Error> {
-    let mut text = String::new();
-    for snippet in with(|session| session.names.below(name))? {
-        text.push_str(&state.env().get_template(&snippet)?.render(())?);
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-    }
-    Ok(safe(text))
 }
 
 fn bind(frontend: &str, port: &Value, kwargs: Kwargs) -> Result<Value, Error> {
@@ -203,20 +191,7 @@ fn reason(kwargs: &Kwargs, default: FindingCode) -> Result<(FindingCode, Option<
 
 fn declare(file: File) -> Result<Value, Error> {
     let path = safe(file.path.as_str());
-    try_with(|session| {
-        let files = &mut session.records().files;
-        match files.iter().find(|known| known.path == file.path) {
-            Some(known) if known.digest == file.digest => Ok(()),
-            Some(known) => Err(Cause::data(
-                FindingCode::InvalidValue,
-                format!("`{}` is declared twice with different content", known.path),
-            )),
-            None => {
-                files.push(file);
-                Ok(())
-            }
-        }
-    })?;
+    try_with(|session| session.records().add_file(&file))?;
     Ok(path)
 }
 

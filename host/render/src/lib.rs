@@ -9,6 +9,7 @@
 //! TemplateSet ─compile→ Renderer ─render(Snapshot, Memo)→ core text + units ─assemble→ Rendered
 //! ```
 
+mod answers;
 mod assemble;
 mod blocks;
 mod compile;
@@ -21,6 +22,7 @@ mod records;
 mod resources;
 mod session;
 mod sink;
+mod snippet;
 mod unit;
 
 use std::{

@@ -1,4 +1,8 @@
-//! What earlier renders left: the output of every unit with the reads it was made from.
+//! What earlier renders left: the output of every unit and of every snippet of a hook, with the reads it was made
+//! from.
+//!
+//! A snippet whose own reads did not change is not run again: its text, its records and its units are taken over, and
+//! only those of its units are looked at whose reads changed, found by key. So a change costs what it touches.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,19 +11,38 @@ use std::{
 
 use haptic_store::{Changes, Read, Snapshot, Stamp};
 
-use crate::{Inputs, assemble::Assembled, records::UnitOutput};
+use crate::{
+    Inputs,
+    assemble::Assembled,
+    records::UnitOutput,
+    snippet::{Played, Readers},
+};
 
 /// Reused between renders of one [`crate::Renderer`]. It only saves work: the bytes never depend on it.
 #[derive(Default)]
 pub struct Memo {
     renderer: u64,
     haproxy: (u16, u16),
+    quarantined: std::collections::BTreeSet<Arc<str>>,
+    /// Whether the last render left out the same units as this one.
+    same_quarantine: bool,
     units: HashMap<Arc<str>, Remembered>,
+    /// Who rendered a unit last, and in which render: one unit may be given only once in a render.
+    owners: HashMap<Arc<str>, Owner>,
+    /// What each snippet of a hook gave, until it is taken for the next render.
+    played: HashMap<Arc<str>, Played>,
+    /// Snippets of this render whose units were taken over without being given one by one.
+    replayed: HashSet<Arc<str>>,
+    /// Snippets of which a unit went to another one.
+    robbed: HashSet<Arc<str>>,
+    /// Counts renders.
+    render: u64,
+    /// A snippet ran in this render, so there may be units that nobody gives any more.
+    ran: bool,
     /// The snapshot that the stamps of `units` were compared with last.
     snapshot: Option<Arc<Snapshot>>,
     /// What differs between that snapshot and the current one; `None` = unknown.
     changes: Option<Changes>,
-    seen: HashSet<Arc<str>>,
     pub(crate) assembled: Option<Assembled>,
     hits: u64,
     misses: u64,
@@ -29,6 +52,11 @@ struct Remembered {
     item: u64,
     reads: Vec<(Read, Stamp)>,
     output: Arc<UnitOutput>,
+}
+
+struct Owner {
+    snippet: Arc<str>,
+    render: u64,
 }
 
 // === impl Memo ===
@@ -43,38 +71,55 @@ impl Memo {
         if self.renderer != renderer || self.haproxy != inputs.haproxy {
             *self = Self { renderer, haproxy: inputs.haproxy, ..Self::default() };
         }
-        self.seen.clear();
+        self.render += 1;
+        self.replayed.clear();
+        self.robbed.clear();
+        self.ran = false;
+        self.same_quarantine = self.quarantined == inputs.quarantined;
+        if !self.same_quarantine {
+            self.quarantined.clone_from(&inputs.quarantined);
+        }
         (self.hits, self.misses) = (0, 0);
         self.changes = self.snapshot.as_ref().map(|earlier| inputs.snapshot.changes_since(earlier));
     }
 
-    /// Forgets the units that were not rendered this time.
+    /// Forgets what this render did not use.
     pub(crate) fn end(&mut self, inputs: &Inputs) {
-        let seen = &self.seen;
-        if self.units.len() != seen.len() {
-            self.units.retain(|key, _| seen.contains(key));
+        let render = self.render;
+        self.played.retain(|_, played| played.render == render);
+        if self.ran {
+            let Self { owners, replayed, units, .. } = self;
+            owners.retain(|_, owner| owner.render == render || replayed.contains(&owner.snippet));
+            units.retain(|key, _| owners.contains_key(key));
         }
         self.snapshot = Some(Arc::clone(&inputs.snapshot));
     }
 
-    /// Marks `unit` as part of this render; false when it already is.
-    pub(crate) fn see(&mut self, unit: &Arc<str>) -> bool {
-        self.seen.insert(Arc::clone(unit))
+    /// Makes `unit` part of this render, given by `snippet`; false when it already is.
+    pub(crate) fn see(&mut self, unit: &Arc<str>, snippet: &Arc<str>) -> bool {
+        let render = self.render;
+        let Some(owner) = self.owners.get_mut(unit) else {
+            self.owners.insert(Arc::clone(unit), Owner { snippet: Arc::clone(snippet), render });
+            return true;
+        };
+        if owner.render == render || self.replayed.contains(&owner.snippet) {
+            return false;
+        }
+        if owner.snippet != *snippet {
+            self.robbed.insert(std::mem::replace(&mut owner.snippet, Arc::clone(snippet)));
+        }
+        owner.render = render;
+        true
     }
 
     /// The unit's output, if its item and everything it read are as they were.
     pub(crate) fn recall(&mut self, unit: &Arc<str>, item: u64, snapshot: &Snapshot) -> Option<Arc<UnitOutput>> {
         let remembered = self.units.get(unit)?;
-        let changes = self.changes.as_ref();
-        let settled = |read: &Read| changes.is_some_and(|changes| !changes.may_affect(read));
-        let unchanged = remembered.item == item
-            && remembered.reads.iter().all(|(read, stamp)| settled(read) || snapshot.stamp(read) == *stamp);
-        if unchanged {
+        if remembered.item == item && settled(self.changes.as_ref(), &remembered.reads, snapshot) {
             self.hits += 1;
-            Some(Arc::clone(&remembered.output))
-        } else {
-            None
+            return Some(Arc::clone(&remembered.output));
         }
+        None
     }
 
     /// Keeps a fresh output; parts equal to the earlier one keep their pointers.
@@ -93,4 +138,55 @@ impl Memo {
         self.units.insert(Arc::clone(unit), Remembered { item, reads, output: Arc::clone(&output) });
         output
     }
+
+    /// What `unit` read; nothing if it is not remembered.
+    pub(crate) fn reads(&self, unit: &str) -> &[(Read, Stamp)] {
+        self.units.get(unit).map(|unit| unit.reads.as_slice()).unwrap_or_default()
+    }
+
+    /// What a snippet gave in the last render, with the indices of its units whose reads may have changed, if it would
+    /// do the same again but for those.
+    pub(crate) fn replayable(&mut self, snippet: &str, snapshot: &Snapshot) -> Option<(Played, Vec<usize>)> {
+        let changes = self.changes.as_ref().filter(|_| self.same_quarantine)?;
+        let played = self.played.get(snippet)?;
+        if played.render == self.render || self.robbed.contains(snippet) {
+            return None;
+        }
+        if !settled(Some(changes), &played.reads, snapshot) {
+            return None;
+        }
+        let played = self.played.remove(snippet)?;
+        let touched = played.readers.affected(changes);
+        Some((played, touched))
+    }
+
+    /// Keeps what a snippet gave; `taken_over` = without running it.
+    pub(crate) fn keep(&mut self, snippet: &Arc<str>, mut played: Played, taken_over: bool) {
+        played.render = self.render;
+        if taken_over {
+            self.hits += (played.units.len() as u64).saturating_sub(played.looked_at);
+            self.replayed.insert(Arc::clone(snippet));
+        }
+        self.played.insert(Arc::clone(snippet), played);
+    }
+
+    /// Notes that a snippet runs.
+    pub(crate) fn run(&mut self) {
+        self.ran = true;
+    }
+
+    /// Which units of `keys` read what.
+    pub(crate) fn readers<'a>(&self, keys: impl Iterator<Item = &'a Arc<str>>) -> Readers {
+        let mut readers = Readers::default();
+        for (index, key) in keys.enumerate() {
+            readers.add(index, self.reads(key));
+        }
+        readers
+    }
+}
+
+/// Whether every read would have the same answer now.
+fn settled(changes: Option<&Changes>, reads: &[(Read, Stamp)], snapshot: &Snapshot) -> bool {
+    let unaffected = |read: &Read| changes.is_some_and(|changes| !changes.may_affect(read));
+    reads.iter().all(|(read, stamp)| unaffected(read) || snapshot.stamp(read) == *stamp)
 }

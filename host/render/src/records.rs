@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use haptic_model::{BackendRecord, BindRecord, Digest, File, FilePath, Finding, ObjectRef, Origin, ProfileRecord};
+use haptic_model::{BackendRecord, BindRecord, Digest, File, FilePath, Finding, FindingCode, ObjectRef, Origin, ProfileRecord};
 use minijinja::Value;
+
+use crate::failure::Cause;
 
 /// Who wins when two units claim one key: the older object, then the lower namespace and name (haptic-recent §2 F
 /// 91). An object without a creation time is younger than any with one.
@@ -94,6 +96,68 @@ pub(crate) struct Claims {
     pub(crate) crt_lists: Vec<FilePath>,
     pub(crate) crt_list_entries: Vec<CrtListClaim>,
     pub(crate) files: Vec<File>,
+}
+
+// === impl Records ===
+
+impl Records {
+    /// Adds what was declared elsewhere.
+    pub(crate) fn append(&mut self, other: &Self) -> Result<(), Cause> {
+        for profile in &other.profiles {
+            self.add_profile(profile);
+        }
+        for backend in &other.backends {
+            self.add_backend(backend)?;
+        }
+        for file in &other.files {
+            self.add_file(file)?;
+        }
+        self.binds.extend_from_slice(&other.binds);
+        self.maps.extend(other.maps.iter().filter(|map| !self.maps.contains(map)).cloned().collect::<Vec<_>>());
+        self.map_entries.extend_from_slice(&other.map_entries);
+        let lists = other.crt_lists.iter().filter(|list| !self.crt_lists.contains(list));
+        self.crt_lists.extend(lists.cloned().collect::<Vec<_>>());
+        self.crt_list_entries.extend_from_slice(&other.crt_list_entries);
+        self.findings.extend_from_slice(&other.findings);
+        Ok(())
+    }
+
+    /// Whether both put the same into the configuration itself.
+    pub(crate) fn same_configuration(&self, other: &Self) -> bool {
+        self.profiles == other.profiles && self.backends == other.backends && self.binds == other.binds
+    }
+
+    pub(crate) fn add_profile(&mut self, section: &Arc<ProfileSection>) {
+        if !self.profiles.iter().any(|known| known.record.name == section.record.name) {
+            self.profiles.push(Arc::clone(section));
+        }
+    }
+
+    pub(crate) fn add_backend(&mut self, section: &Arc<BackendSection>) -> Result<(), Cause> {
+        match self.backends.iter().find(|known| known.record.name == section.record.name) {
+            Some(known) if known.digest == section.digest => Ok(()),
+            Some(_) => Err(declared_twice("backend", &section.record.name)),
+            None => {
+                self.backends.push(Arc::clone(section));
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn add_file(&mut self, file: &File) -> Result<(), Cause> {
+        match self.files.iter().find(|known| known.path == file.path) {
+            Some(known) if known.digest == file.digest => Ok(()),
+            Some(_) => Err(declared_twice("file", file.path.as_str())),
+            None => {
+                self.files.push(file.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+fn declared_twice(what: &str, name: &str) -> Cause {
+    Cause::data(FindingCode::InvalidValue, format!("{what} `{name}` is declared twice with different content"))
 }
 
 // === impl Precedence ===

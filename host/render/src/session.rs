@@ -12,10 +12,12 @@ use minijinja::{Error, Value};
 
 use crate::{
     Inputs, Memo, RawText, RenderError,
+    answers::Answers,
     blocks::OpenBackend,
     compile::{Compiled, FileSource, Names},
     failure::{self, Cause, Fault},
     records::{MapDeclaration, Records, UnitOutput},
+    unit::Given,
 };
 
 thread_local! {
@@ -30,6 +32,7 @@ pub(crate) struct Session {
     /// Every unit in the order it was rendered; its index stands in the text.
     pub(crate) units: Vec<Arc<UnitOutput>>,
     filters: Box<dyn FilterSession>,
+    pub(crate) answers: Answers,
     /// The templates outside of units at the bottom, the running unit on top.
     frames: Vec<Frame>,
 }
@@ -38,11 +41,26 @@ pub(crate) struct Session {
 #[derive(Default)]
 pub(crate) struct Frame {
     pub(crate) records: Records,
-    pub(crate) reads: Vec<(Read, Stamp)>,
+    pub(crate) reads: Reads,
     pub(crate) object: Option<ObjectRef>,
-    pub(crate) is_unit: bool,
+    is_unit: bool,
+    /// The snippet of a hook that runs, outside of units.
+    pub(crate) snippet: Option<Arc<str>>,
+    /// The units of that snippet so far.
+    pub(crate) given: Vec<Given>,
     pub(crate) backend: Option<OpenBackend>,
 }
+
+/// What was read, each read once.
+#[derive(Default)]
+pub(crate) struct Reads {
+    pub(crate) list: Vec<(Read, Stamp)>,
+    /// More were made than are worth comparing.
+    many: bool,
+}
+
+/// A snippet that reads more than this outside of units is not remembered.
+const MOST_SNIPPET_READS: usize = 256;
 
 /// What a render produced, before assembly.
 pub(crate) struct Outcome {
@@ -66,6 +84,7 @@ pub(crate) fn run(compiled: &Compiled, inputs: &Inputs, memo: &mut Memo) -> Resu
         names: Arc::clone(&compiled.names),
         units: Vec::new(),
         filters: compiled.filters.session(),
+        answers: Answers::default(),
         frames: vec![Frame::default()],
     };
     CURRENT.with_borrow_mut(|current| *current = Some(session));
@@ -127,6 +146,11 @@ impl Session {
         self.frames.pop().unwrap_or_default()
     }
 
+    /// Whether nothing runs but the templates of the set.
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.frames.len() == 1
+    }
+
     pub(crate) fn in_unit(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.is_unit)
     }
@@ -135,9 +159,9 @@ impl Session {
     pub(crate) fn read(&mut self, read: Read) -> Arc<Snapshot> {
         let snapshot = Arc::clone(&self.inputs.snapshot);
         let frame = self.frame();
-        if frame.is_unit && !frame.reads.iter().any(|(known, _)| *known == read) {
-            let stamp = snapshot.stamp(&read);
-            frame.reads.push((read, stamp));
+        if frame.is_unit || frame.snippet.is_some() {
+            let most = if frame.is_unit { usize::MAX } else { MOST_SNIPPET_READS };
+            frame.reads.add(read, &snapshot, most);
         }
         snapshot
     }
@@ -170,6 +194,39 @@ impl Session {
             FilterError::Failed(failure) => Cause::system(haptic_model::FindingCode::PluginFailed, failure.to_string())
                 .hint("see the plugin's status; raise its limits or repair the plugin"),
         })
+    }
+}
+
+// === impl Frame ===
+
+impl Frame {
+    pub(crate) fn of_unit(object: Option<ObjectRef>) -> Self {
+        Self { object, is_unit: true, ..Self::default() }
+    }
+
+    pub(crate) fn of_snippet(snippet: &Arc<str>) -> Self {
+        Self { snippet: Some(Arc::clone(snippet)), ..Self::default() }
+    }
+}
+
+// === impl Reads ===
+
+impl Reads {
+    fn add(&mut self, read: Read, snapshot: &Snapshot, most: usize) {
+        if self.many || self.list.iter().any(|(known, _)| *known == read) {
+            return;
+        }
+        if self.list.len() == most {
+            self.many = true;
+            return;
+        }
+        let stamp = snapshot.stamp(&read);
+        self.list.push((read, stamp));
+    }
+
+    /// All of them; `None` = they were too many to be kept.
+    pub(crate) fn complete(self) -> Option<Vec<(Read, Stamp)>> {
+        (!self.many).then_some(self.list)
     }
 }
 

@@ -5,3 +5,4 @@ mod isolation;
 mod libraries;
 mod records;
 mod sinks;
+mod warm;

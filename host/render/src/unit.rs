@@ -22,10 +22,13 @@ struct UnitRoot {
     item: Value,
 }
 
-/// What makes an item the same item in the next render.
-struct Identity {
-    /// `Ingress/shop/web`, or the digest of a plain value.
-    key: String,
+/// A unit as `render_each` gives it.
+pub(crate) struct Given {
+    /// The snippet's name, and `Ingress/shop/web` or the digest of a plain value: what makes it the same unit in the
+    /// next render.
+    pub(crate) key: Arc<str>,
+    snippet: Arc<str>,
+    item: Value,
     object: Option<ObjectRef>,
     /// Changes with the item's content.
     fingerprint: u64,
@@ -36,93 +39,101 @@ pub(crate) fn render_each(state: &mut State, snippet: &str, items: &Value) -> Re
     if with(|session| session.in_unit())? {
         return Err(Cause::usage("`render_each` may not be used inside a unit").into());
     }
+    let snippet: Arc<str> = snippet.into();
     let mut text = String::new();
     for item in items.try_iter()? {
-        let identity = Identity::of(&item)?;
-        let key: Arc<str> = format!("{snippet}/{}", identity.key).into();
-        let output = unit(state, snippet, &key, &identity, item)?;
+        let given = Given::new(&snippet, item)?;
+        session::try_with(|session| {
+            let outer = session.frame().snippet.clone().unwrap_or_default();
+            if session.memo.see(&given.key, &outer) {
+                return Ok(());
+            }
+            Err(Cause::usage(format!("`render_each` was given `{}` twice", given.key))
+                .hint("give each object once, e.g. only from one list"))
+        })?;
+        let output = evaluate(state, &given)?;
         with(|session| {
             if !output.text.trim().is_empty() {
                 let index = session.units.len();
                 text.push_str(&format!("{MARK}{index}{MARK}{}{MARK}{MARK}", output.text));
             }
             session.units.push(output);
+            let frame = session.frame();
+            if frame.snippet.is_some() {
+                frame.given.push(given);
+            }
         })?;
     }
     Ok(safe(text))
 }
 
-fn unit(
-    state: &mut State,
-    snippet: &str,
-    key: &Arc<str>,
-    identity: &Identity,
-    item: Value,
-) -> Result<Arc<UnitOutput>, Error> {
-    let recalled = session::try_with(|session| {
-        if !session.memo.see(key) {
-            return Err(Cause::usage(format!("`render_each` was given `{key}` twice"))
-                .hint("give each object once, e.g. only from one list"));
-        }
-        if session.inputs.quarantined.contains(key) {
-            return Ok(Some(Arc::new(quarantined(snippet, key, identity, &item))));
+/// Renders a unit, or recalls what it gave.
+pub(crate) fn evaluate(state: &mut State, given: &Given) -> Result<Arc<UnitOutput>, Error> {
+    let recalled = with(|session| {
+        if session.inputs.quarantined.contains(&given.key) {
+            return Some(Arc::new(quarantined(given)));
         }
         let snapshot = Arc::clone(&session.inputs.snapshot);
-        Ok(session.memo.recall(key, identity.fingerprint, &snapshot))
+        session.memo.recall(&given.key, given.fingerprint, &snapshot)
     })?;
     if let Some(output) = recalled {
         return Ok(output);
     }
-    let origin = origin(snippet, key, identity);
-    let precedence = Precedence::of(&item, identity.object.as_ref());
-    with(|session| {
-        session.push(Frame { object: identity.object.clone(), is_unit: true, ..Frame::default() });
-    })?;
-    let rendered =
-        state.env().get_template(snippet).and_then(|template| template.render(Value::from_object(UnitRoot { item })));
+    let origin = given.origin();
+    let precedence = Precedence::of(&given.item, given.object.as_ref());
+    with(|session| session.push(Frame::of_unit(given.object.clone())))?;
+    let root = Value::from_object(UnitRoot { item: given.item.clone() });
+    let rendered = state.env().get_template(&given.snippet).and_then(|template| template.render(root));
     let frame = with(session::Session::pop)?;
     let output = match rendered {
         Ok(text) => UnitOutput::finish(text, origin, precedence, frame.records),
         Err(error) if session::ends_the_render(&error) => return Err(error),
         Err(error) => {
-            let finding = with(|session| failure::finding(&session.names, &error, identity.object.clone()))?;
+            let finding = with(|session| failure::finding(&session.names, &error, given.object.clone()))?;
             UnitOutput::failed(origin, precedence, finding)
         }
     };
-    with(|session| session.memo.remember(key, identity.fingerprint, frame.reads, output))
+    with(|session| session.memo.remember(&given.key, given.fingerprint, frame.reads.list, output))
 }
 
-fn origin(snippet: &str, key: &Arc<str>, identity: &Identity) -> Arc<Origin> {
-    Arc::new(Origin { template: snippet.into(), unit: Some(Arc::clone(key)), object: identity.object.clone() })
-}
-
-fn quarantined(snippet: &str, key: &Arc<str>, identity: &Identity, item: &Value) -> UnitOutput {
+fn quarantined(given: &Given) -> UnitOutput {
     let finding = Finding::error(
         FindingCode::RefusedByHAProxy,
         "HAProxy refused the configuration of this object; it is left out until it changes",
     )
-    .about(identity.object.clone());
-    let precedence = Precedence::of(item, identity.object.as_ref());
-    let mut output = UnitOutput::finish(String::new(), origin(snippet, key, identity), precedence, Records::default());
+    .about(given.object.clone());
+    let precedence = Precedence::of(&given.item, given.object.as_ref());
+    let mut output = UnitOutput::finish(String::new(), given.origin(), precedence, Records::default());
     output.findings = Arc::new(vec![finding]);
     output
 }
 
-// === impl Identity ===
+// === impl Given ===
 
-impl Identity {
-    fn of(item: &Value) -> Result<Self, Error> {
-        if let Some(object) = Object::from_value(item) {
+impl Given {
+    fn new(snippet: &Arc<str>, item: Value) -> Result<Self, Error> {
+        let snippet = Arc::clone(snippet);
+        if let Some(object) = Object::from_value(&item) {
             let reference = object.reference();
-            let key = format!("{}/{}/{}", reference.kind, reference.namespace, reference.name);
-            return Ok(Self { key, object: Some(reference.clone()), fingerprint: object.serial() });
+            let key = format!("{snippet}/{}/{}/{}", reference.kind, reference.namespace, reference.name).into();
+            let (object, fingerprint) = (Some(reference.clone()), object.serial());
+            return Ok(Self { key, snippet, item, object, fingerprint });
         }
-        let json = serde_json::to_string(item)
+        let json = serde_json::to_string(&item)
             .map_err(|error| Cause::usage(format!("an item of `render_each` is not plain data: {error}")))?;
         let digest = Digest::of(json.as_bytes());
         let mut first = [0; 8];
         first.copy_from_slice(&digest.as_bytes()[..8]);
-        Ok(Self { key: digest.short(), object: None, fingerprint: u64::from_be_bytes(first) })
+        let key = format!("{snippet}/{}", digest.short()).into();
+        Ok(Self { key, snippet, item, object: None, fingerprint: u64::from_be_bytes(first) })
+    }
+
+    fn origin(&self) -> Arc<Origin> {
+        Arc::new(Origin {
+            template: Arc::clone(&self.snippet),
+            unit: Some(Arc::clone(&self.key)),
+            object: self.object.clone(),
+        })
     }
 }
 

@@ -91,6 +91,14 @@ impl Changes {
             (Some(Some(changed)), Read::Fetch { keys, .. }) => changed.iter().any(|key| key.starts_with(keys)),
         }
     }
+
+    /// Every resource that differs, with the keys of its changed objects; `None` = too many to tell them apart.
+    pub fn by_resource(&self) -> impl Iterator<Item = (&Arc<str>, Option<impl Iterator<Item = &[Arc<str>]>>)> {
+        self.resources.iter().map(|(resource, keys)| {
+            let components = keys.as_ref().map(|keys| keys.iter().map(|key| &*key.components));
+            (resource, components)
+        })
+    }
 }
 
 // === impl Read ===

@@ -1,16 +1,16 @@
 //! The text of `haproxy.cfg`: core, then profiles, then backends, each sorted by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use haptic_model::{CONFIG_PATH, Digest, Finding, FindingCode, Origin, SectionKind, SectionRecord, SourceSpan};
 
-use super::{Backends, backend_section, profile_section, section};
+use super::{Backends, Profiles, backend_section, profile_section, section};
 use crate::{
     RenderError,
     compile::Compiled,
     locate,
-    records::{ProfileSection, UnitOutput},
+    records::{BackendSection, UnitOutput},
     session::Outcome,
     sink::MARK,
 };
@@ -87,15 +87,25 @@ fn check_binds(compiled: &Compiled, outcome: &Outcome, text: &str) -> Result<(),
     Err(RenderError { findings: vec![finding] })
 }
 
-/// The text, the plan's sections in its order, and who wrote which lines.
+/// The written text with what is needed to change a backend in its place.
+pub(super) struct Written {
+    pub(super) text: Bytes,
+    /// For the plan: core, profiles, backends, in the order of the text.
+    pub(super) sections: Vec<SectionRecord>,
+    /// Who wrote which lines; the backends' spans are the last ones.
+    pub(super) spans: Arc<Vec<SourceSpan>>,
+    /// Where the text of each backend begins, by name.
+    pub(super) starts: Vec<usize>,
+}
+
 pub(super) fn write(
     core: &Core,
-    profiles: &BTreeMap<Arc<str>, Arc<ProfileSection>>,
+    profiles: &Profiles,
     backends: &Backends,
     units: &[Arc<UnitOutput>],
-) -> (Bytes, Vec<SectionRecord>, Vec<SourceSpan>) {
+) -> Written {
     let size = core.text.len()
-        + profiles.values().map(|profile| profile.text.len() + 1).sum::<usize>()
+        + profiles.values().map(|profile| profile.section.text.len() + 1).sum::<usize>()
         + backends.values().map(|(backend, _)| backend.text.len() + 1).sum::<usize>();
     let mut text = BytesMut::with_capacity(size);
     let mut sections = core_sections(&core.text);
@@ -115,18 +125,20 @@ pub(super) fn write(
     spans.push(SourceSpan { first_line: line, origin: Arc::clone(&outside) });
     for profile in profiles.values() {
         text.extend_from_slice(b"\n");
-        text.extend_from_slice(profile.text.as_bytes());
-        line += 1 + lines(&profile.text);
-        sections.push(profile_section(&profile.record));
+        text.extend_from_slice(profile.section.text.as_bytes());
+        line += 1 + lines(&profile.section.text);
+        sections.push(profile_section(&profile.section.record));
     }
+    let mut starts = Vec::with_capacity(backends.len());
     for (backend, unit) in backends.values() {
         text.extend_from_slice(b"\n");
+        starts.push(text.len());
         text.extend_from_slice(backend.text.as_bytes());
         spans.push(SourceSpan { first_line: line + 1, origin: origin_of(*unit) });
         line += 1 + lines(&backend.text);
         sections.push(backend_section(&backend.record, backend.digest));
     }
-    (text.freeze(), sections, spans)
+    Written { text: text.freeze(), sections, spans: Arc::new(spans), starts }
 }
 
 /// Splits at section keywords, which only names parts for a person: every byte is in some section, and equality of
@@ -159,6 +171,52 @@ fn begins_section(line: &str) -> bool {
 
 fn lines(text: &str) -> u32 {
     u32::try_from(text.bytes().filter(|b| *b == b'\n').count()).unwrap_or(u32::MAX)
+}
+
+// === impl Written ===
+
+impl Written {
+    /// Where a backend stands among the backends.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        let backends = &self.sections[self.sections.len() - self.starts.len()..];
+        backends.binary_search_by(|section| section.name.as_ref().cmp(name)).ok()
+    }
+
+    /// Puts backends in the place of others: `(position, old text, new section)`, in the order of the positions.
+    pub(super) fn replace(&mut self, replaced: &[(usize, Arc<str>, Arc<BackendSection>)]) {
+        let grown = |(_, old, new): &(usize, Arc<str>, Arc<BackendSection>)| new.text.len().saturating_sub(old.len());
+        let mut text = BytesMut::with_capacity(self.text.len() + replaced.iter().map(grown).sum::<usize>());
+        let mut copied = 0;
+        for (position, old, new) in replaced {
+            text.extend_from_slice(&self.text[copied..self.starts[*position]]);
+            text.extend_from_slice(new.text.as_bytes());
+            copied = self.starts[*position] + old.len();
+        }
+        text.extend_from_slice(&self.text[copied..]);
+        self.text = text.freeze();
+        let first_backend = self.sections.len() - self.starts.len();
+        for (position, old, new) in replaced {
+            self.sections[first_backend + position] = backend_section(&new.record, new.digest);
+            self.shift(*position, old, &new.text);
+        }
+    }
+
+    /// Moves what stands behind a backend whose text was replaced.
+    fn shift(&mut self, position: usize, old: &str, new: &str) {
+        if old.len() != new.len() {
+            for start in &mut self.starts[position + 1..] {
+                *start = *start - old.len() + new.len();
+            }
+        }
+        let (lines_before, lines_now) = (lines(old), lines(new));
+        if lines_before != lines_now {
+            let spans = Arc::make_mut(&mut self.spans);
+            let behind = spans.len() - self.starts.len() + position + 1;
+            for span in &mut spans[behind..] {
+                span.first_line = span.first_line - lines_before + lines_now;
+            }
+        }
+    }
 }
 
 // === impl Core ===

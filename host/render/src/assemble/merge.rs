@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct SharedFiles {
     pub(super) outside: Outside,
     pub(super) files: BTreeMap<FilePath, SharedFile>,
-    pub(super) sources: BTreeMap<FilePath, Vec<SourceSpan>>,
+    pub(super) sources: BTreeMap<FilePath, Arc<Vec<SourceSpan>>>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -249,7 +249,7 @@ fn merge_files(outside: &Outside, units: &[Arc<UnitOutput>], merged: &mut Shared
             }
             holders.insert(&file.path, unit);
             let span = SourceSpan { first_line: 1, origin: Arc::clone(&unit.origin) };
-            merged.sources.insert(file.path.clone(), vec![span]);
+            merged.sources.insert(file.path.clone(), Arc::new(vec![span]));
             merged.add(file.clone(), Entries::Opaque);
         }
     }
@@ -279,7 +279,7 @@ impl SharedFiles {
                 spans.push(SourceSpan { first_line: line, origin: Arc::clone(&unit.origin) });
             }
         }
-        self.sources.insert(path.clone(), spans);
+        self.sources.insert(path.clone(), Arc::new(spans));
         let file = File::new(path.clone(), FileKind::Map, text);
         let kept = earlier.and_then(|earlier| earlier.files.get(path)).filter(|kept| {
             kept.file.digest == file.digest

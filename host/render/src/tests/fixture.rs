@@ -14,7 +14,7 @@ use crate::{FileTemplate, Inputs, MapTemplate, Memo, RawText, Renderer, Template
 
 pub(super) struct Fixture {
     pub(super) set: TemplateSet,
-    resources: Vec<WatchedResource>,
+    pub(super) resources: Vec<WatchedResource>,
 }
 
 fn template(kind: &str, name: &str, text: &str) -> Template {

@@ -1,0 +1,158 @@
+//! What the filters of plugins answered in this render, as values of the engine.
+//!
+//! Filters are pure, and a template calls them with the same few arguments over and over. The plugin host remembers
+//! answers too, by the arguments' canonical JSON text; this memory stands before it, because making that text and
+//! reading the answer back costs several times what a native filter does.
+
+use std::collections::HashMap;
+
+use minijinja::{Error, Value, value::ValueKind};
+
+use crate::filters::json_into;
+
+/// Keys and answers that one render remembers. Beyond it the plugin host is asked, as for a new value.
+const MAX_BYTES: usize = 16 << 20;
+
+#[derive(Default)]
+pub(crate) struct Answers {
+    known: HashMap<Box<[u8]>, Value>,
+    bytes: usize,
+    /// Lent to the one key that is being written, so that most calls allocate nothing.
+    buffer: Vec<u8>,
+}
+
+/// One call: the filter and its arguments, every part with its kind and its length, so that no two calls share a key.
+/// Two keys may still mean the same arguments; the plugin host knows that.
+pub(crate) struct Key(Vec<u8>);
+
+// === impl Answers ===
+
+impl Answers {
+    pub(crate) fn lend(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// The answer to `key`, or the key back.
+    pub(crate) fn get(&mut self, key: Key) -> Result<Value, Key> {
+        match self.known.get(key.0.as_slice()) {
+            Some(answer) => {
+                let answer = answer.clone();
+                self.buffer = key.0;
+                Ok(answer)
+            }
+            None => Err(key),
+        }
+    }
+
+    /// Remembers `answer`, which takes about `size` bytes.
+    pub(crate) fn put(&mut self, key: Key, answer: Value, size: usize) {
+        let cost = key.0.len() + size;
+        if self.bytes + cost <= MAX_BYTES {
+            self.bytes += cost;
+            self.known.insert(key.0.as_slice().into(), answer);
+        }
+        self.buffer = key.0;
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Starts the key of a call; `filter` is one number for one filter.
+    pub(crate) fn new(mut buffer: Vec<u8>, filter: u32) -> Self {
+        buffer.clear();
+        buffer.extend_from_slice(&filter.to_le_bytes());
+        Self(buffer)
+    }
+
+    pub(crate) fn name(&mut self, name: &str) {
+        self.part(b'n', name.as_bytes());
+    }
+
+    pub(crate) fn value(&mut self, value: &Value) -> Result<(), Error> {
+        match value.kind() {
+            ValueKind::String => {
+                if let Some(text) = value.as_str() {
+                    self.part(b's', text.as_bytes());
+                    return Ok(());
+                }
+            }
+            ValueKind::Number if value.is_integer() => {
+                if let Some(number) = value.as_i64() {
+                    self.0.push(b'i');
+                    self.0.extend_from_slice(&number.to_le_bytes());
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        let start = self.0.len();
+        self.part(b'j', &[]);
+        json_into(&mut self.0, value)?;
+        let length = (self.0.len() - start - HEAD) as u64;
+        self.0[start + 1..start + HEAD].copy_from_slice(&length.to_le_bytes());
+        Ok(())
+    }
+
+    fn part(&mut self, kind: u8, bytes: &[u8]) {
+        self.0.push(kind);
+        self.0.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// A part's kind and length.
+const HEAD: usize = 1 + size_of::<u64>();
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn key(values: &[Value]) -> Vec<u8> {
+        let mut key = Key::new(Vec::new(), 7);
+        values.iter().for_each(|value| key.value(value).unwrap());
+        key.0
+    }
+
+    #[test]
+    fn calls_that_differ_have_keys_that_differ() {
+        let keys = [
+            key(&[]),
+            key(&["".into()]),
+            key(&["ab".into()]),
+            key(&["a".into(), "b".into()]),
+            key(&["1".into()]),
+            key(&[1.into()]),
+            key(&[1.0.into()]),
+            key(&[true.into()]),
+            key(&[().into()]),
+            key(&[vec![1, 2].into()]),
+            key(&[vec![1].into(), 2.into()]),
+            key(&["[1,2]".into()]),
+            key(&[Value::from_bytes(b"ab".to_vec())]),
+        ];
+        for (index, one) in keys.iter().enumerate() {
+            for other in &keys[..index] {
+                assert_ne!(one, other);
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_is_found_again_and_another_filters_is_not() {
+        let mut answers = Answers::default();
+        answers.put(Key::new(Vec::new(), 1), "one".into(), 3);
+        let buffer = answers.lend();
+        assert_eq!(answers.get(Key::new(buffer, 1)).ok(), Some("one".into()));
+        assert!(answers.get(Key::new(Vec::new(), 2)).is_err());
+    }
+
+    #[test]
+    fn forgets_what_does_not_fit() {
+        let mut answers = Answers::default();
+        answers.put(Key::new(Vec::new(), 1), "one".into(), MAX_BYTES);
+        assert!(answers.get(Key::new(Vec::new(), 1)).is_err());
+    }
+}

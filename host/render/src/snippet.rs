@@ -1,0 +1,200 @@
+//! `hook`: snippets rendered by the name that others gave them, each remembered as a whole.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use haptic_store::{Changes, Read, Stamp};
+use minijinja::{Error, State, Value};
+
+use crate::{
+    records::{Records, UnitOutput},
+    session::{self, Frame, safe, try_with, with},
+    sink::MARK,
+    unit::{self, Given},
+};
+
+/// What a snippet outside of units gave, and what it was made from.
+pub(crate) struct Played {
+    /// The render that it belongs to.
+    pub(crate) render: u64,
+    pub(crate) reads: Vec<(Read, Stamp)>,
+    /// Declared outside of its units.
+    records: Records,
+    /// With the texts of its units, marked by their indices.
+    text: String,
+    /// The index of its first unit in that text.
+    first: usize,
+    pub(crate) units: Vec<PlayedUnit>,
+    pub(crate) readers: Readers,
+    /// Units that were looked at one by one when it was taken over.
+    pub(crate) looked_at: u64,
+}
+
+pub(crate) struct PlayedUnit {
+    pub(crate) given: Given,
+    pub(crate) output: Arc<UnitOutput>,
+}
+
+/// Which units, by index, read what.
+#[derive(Default)]
+pub(crate) struct Readers(HashMap<Arc<str>, ResourceReaders>);
+
+#[derive(Default)]
+struct ResourceReaders {
+    lists: BTreeSet<usize>,
+    fetches: HashMap<Box<[Arc<str>]>, Vec<usize>>,
+}
+
+/// Renders every snippet below `name`. Every variable is a global, so a snippet needs nothing of the context that calls
+/// the hook.
+pub(crate) fn hook(state: &mut State, name: &str) -> Result<Value, Error> {
+    let mut text = String::new();
+    for snippet in with(|session| session.names.below(name))? {
+        let outermost = with(|session| session.is_outermost())?;
+        text.push_str(&if outermost { play(state, &snippet)? } else { render(state, &snippet)? });
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(safe(text))
+}
+
+fn render(state: &mut State, snippet: &str) -> Result<String, Error> {
+    state.env().get_template(snippet)?.render(())
+}
+
+/// Renders a snippet, or takes over what it gave in the last render.
+fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
+    if let Some(text) = replay(state, snippet)? {
+        return Ok(text);
+    }
+    let first = with(|session| {
+        session.memo.run();
+        session.push(Frame::of_snippet(snippet));
+        session.units.len()
+    })?;
+    let rendered = render(state, snippet);
+    let frame = with(session::Session::pop)?;
+    let text = rendered?;
+    try_with(|session| {
+        session.records().append(&frame.records)?;
+        let Some(reads) = frame.reads.complete() else { return Ok(()) };
+        let outputs = session.units[first..].iter().cloned();
+        let units: Vec<PlayedUnit> =
+            frame.given.into_iter().zip(outputs).map(|(given, output)| PlayedUnit { given, output }).collect();
+        let readers = session.memo.readers(units.iter().map(|unit| &unit.given.key));
+        let records = frame.records;
+        let played = Played { render: 0, reads, records, text: text.clone(), first, units, readers, looked_at: 0 };
+        session.memo.keep(snippet, played, false);
+        Ok(())
+    })?;
+    Ok(text)
+}
+
+/// What the snippet would give if it ran now: the same as before, but for units whose own reads changed. `None` = it
+/// must run.
+fn replay(state: &mut State, snippet: &Arc<str>) -> Result<Option<String>, Error> {
+    let replayable = with(|session| {
+        let snapshot = Arc::clone(&session.inputs.snapshot);
+        session.memo.replayable(snippet, &snapshot)
+    })?;
+    let Some((mut played, touched)) = replayable else { return Ok(None) };
+    for index in &touched {
+        let unit = &mut played.units[*index];
+        let reads_before = with(|session| session.memo.reads(&unit.given.key).to_vec())?;
+        let output = unit::evaluate(state, &unit.given)?;
+        if output.text != unit.output.text {
+            // Its text stands among the snippet's own, which may have done anything with it.
+            return Ok(None);
+        }
+        if !Arc::ptr_eq(&output, &unit.output) {
+            played.readers.remove(*index, &reads_before);
+            with(|session| played.readers.add(*index, session.memo.reads(&unit.given.key)))?;
+            unit.output = output;
+        }
+    }
+    played.looked_at = touched.len() as u64;
+    try_with(|session| {
+        session.records().append(&played.records)?;
+        let first = session.units.len();
+        if first != played.first {
+            played.text = renumbered(&played.text, played.first, first);
+            played.first = first;
+        }
+        session.units.extend(played.units.iter().map(|unit| Arc::clone(&unit.output)));
+        let text = played.text.clone();
+        session.memo.keep(snippet, played, true);
+        Ok(Some(text))
+    })
+}
+
+/// The text with the indices of its units counted from `to` instead of `from`.
+fn renumbered(text: &str, from: usize, to: usize) -> String {
+    let mut renumbered = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    // MARK index MARK text MARK MARK
+    while let Some((before, marked)) = rest.split_once(MARK) {
+        renumbered.push_str(before);
+        let (index, unit) = marked.split_once(MARK).expect("an index is followed by a mark");
+        let index: usize = index.parse().expect("a mark is followed by an index");
+        let end = unit.find([MARK, MARK]).map_or(unit.len(), |end| end + 2 * MARK.len_utf8());
+        renumbered.push_str(&format!("{MARK}{}{MARK}{}", index - from + to, &unit[..end]));
+        rest = &unit[end..];
+    }
+    renumbered.push_str(rest);
+    renumbered
+}
+
+// === impl Readers ===
+
+impl Readers {
+    pub(crate) fn add(&mut self, unit: usize, reads: &[(Read, Stamp)]) {
+        for (read, _) in reads {
+            let readers = self.0.entry(Arc::clone(read.resource())).or_default();
+            match read {
+                Read::List { .. } => drop(readers.lists.insert(unit)),
+                Read::Fetch { keys, .. } => readers.fetches.entry(keys.clone()).or_default().push(unit),
+            }
+        }
+    }
+
+    fn remove(&mut self, unit: usize, reads: &[(Read, Stamp)]) {
+        for (read, _) in reads {
+            let Some(readers) = self.0.get_mut(read.resource()) else { continue };
+            match read {
+                Read::List { .. } => drop(readers.lists.remove(&unit)),
+                Read::Fetch { keys, .. } => {
+                    if let Some(units) = readers.fetches.get_mut(keys) {
+                        units.retain(|other| *other != unit);
+                        if units.is_empty() {
+                            readers.fetches.remove(keys);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The units of which a read may have another answer now, in order.
+    pub(crate) fn affected(&self, changes: &Changes) -> Vec<usize> {
+        let mut affected = BTreeSet::new();
+        for (resource, keys) in changes.by_resource() {
+            let Some(readers) = self.0.get(resource) else { continue };
+            affected.extend(&readers.lists);
+            match keys {
+                None => affected.extend(readers.fetches.values().flatten()),
+                Some(keys) => {
+                    for key in keys {
+                        // A fetch may name fewer components than a key has.
+                        for length in 1..=key.len() {
+                            affected.extend(readers.fetches.get(&key[..length]).into_iter().flatten());
+                        }
+                    }
+                }
+            }
+        }
+        affected.into_iter().collect()
+    }
+}
