@@ -6,7 +6,8 @@ output=$(mkdir -p "${1:?usage: tests/guests/build.sh OUTPUT_DIR}" && cd "$1" && 
 cd "$(dirname "$0")"
 target="${HAPTIC_CACHE:-$HOME/.cache/haptic}/guests/target"
 env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --quiet --locked --release --target wasm32-wasip2 --target-dir "$target"
-for guest in fault foreign-import; do
+for manifest in */Cargo.toml; do
+  guest=$(dirname "$manifest")
   built="$target/wasm32-wasip2/release/${guest//-/_}.wasm"
   # A file that did not change keeps its time, and a reader never sees half of one.
   if ! cmp -s "$built" "$output/$guest.wasm"; then

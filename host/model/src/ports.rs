@@ -128,6 +128,14 @@ pub enum PluginFailureKind {
         bytes: u64,
     },
     StackLimit,
+    /// Handles of files, streams, pollables and resources of its own that it held at one time.
+    HandleLimit {
+        limit: u64,
+    },
+    /// The component is made of more instances, memories or tables than one may have.
+    PartsLimit {
+        message: String,
+    },
     Trap {
         message: String,
     },
@@ -156,10 +164,33 @@ impl fmt::Display for PluginFailureKind {
                 write!(f, "was to read {bytes} bytes, over its limit of {limit_bytes} bytes")
             }
             Self::StackLimit => f.write_str("nested its calls deeper than its limit and was stopped"),
+            Self::HandleLimit { limit } => {
+                write!(f, "held more handles than its limit of {limit} and was stopped; it must drop what it has used")
+            }
+            Self::PartsLimit { message } => write!(f, "is made of more parts than its limit: {message}"),
             Self::Trap { message } => write!(f, "trapped: {message}"),
             Self::Contract { message } => write!(f, "answered against its contract: {message}"),
             Self::Reported { message } => write!(f, "could not answer: {message}"),
             Self::NotLoaded { message } => write!(f, "is not loaded: {message}"),
+        }
+    }
+}
+
+impl PluginFailureKind {
+    /// The kind as a label of metrics, as [`serde`] writes it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Timeout { .. } => "timeout",
+            Self::MemoryLimit { .. } => "memory_limit",
+            Self::OutputLimit { .. } => "output_limit",
+            Self::InputLimit { .. } => "input_limit",
+            Self::StackLimit => "stack_limit",
+            Self::HandleLimit { .. } => "handle_limit",
+            Self::PartsLimit { .. } => "parts_limit",
+            Self::Trap { .. } => "trap",
+            Self::Contract { .. } => "contract",
+            Self::Reported { .. } => "reported",
+            Self::NotLoaded { .. } => "not_loaded",
         }
     }
 }
@@ -215,12 +246,18 @@ impl OutputValidators for NoPlugins {
 /// Metrics and statuses label by plugin; this is the shape the plugin host reports them in.
 pub type PluginCounters = BTreeMap<Arc<str>, PluginCounter>;
 
+/// What the calls of one plugin have cost, all contracts together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PluginCounter {
     pub calls: u64,
     pub failures: u64,
     pub timeouts: u64,
     pub memory_denials: u64,
+    /// Traps and exhausted stacks.
     pub traps: u64,
     pub nanos: u64,
+    /// The most that one instance has held, in bytes of memories and tables.
+    pub memory_peak_bytes: u64,
+    /// Notes that were not written because there were too many.
+    pub dropped_notes: u64,
 }

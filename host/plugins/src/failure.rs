@@ -1,10 +1,10 @@
 //! From a runtime error to the limit or rule that was broken.
 
 use haptic_model::ports::PluginFailureKind;
-use wasmtime::{Store, Trap};
+use wasmtime::{Store, Trap, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::call::Call;
+use crate::{call::Call, limits::MAX_HANDLES};
 
 /// Longest text of a trap that is kept.
 const MAX_TRAP_BYTES: usize = 400;
@@ -38,12 +38,21 @@ pub(crate) fn classify(store: &Store<Call>, error: &wasmtime::Error) -> PluginFa
         Some(Trap::StackOverflow) => PluginFailureKind::StackLimit,
         Some(Trap::Interrupt) => timeout(call),
         Some(trap) => PluginFailureKind::Trap { message: explain(call, &trap.to_string()) },
-        // The runtime gives this error no type that could be asked for; a test holds the words.
+        None if is_out_of_handles(error, &cause) => PluginFailureKind::HandleLimit { limit: MAX_HANDLES as u64 },
+        // The runtime gives these errors no type that could be asked for; tests hold the words.
         None if cause.contains("fuel allocated for hostcalls") => {
             PluginFailureKind::OutputLimit { limit_bytes: call.limits.output_bytes }
         }
+        None if cause.starts_with("resource limit exceeded") => PluginFailureKind::PartsLimit { message: cause },
         None => PluginFailureKind::Contract { message: crate::report::printable(&cause, MAX_TRAP_BYTES) },
     }
+}
+
+/// The table of what the host gave is full, or the runtime's own of everything that the guest may name.
+fn is_out_of_handles(error: &wasmtime::Error, cause: &str) -> bool {
+    matches!(error.downcast_ref(), Some(ResourceTableError::Full))
+        || cause.contains("store handle limit exceeded")
+        || cause.contains("too many active lends")
 }
 
 fn timeout(call: &Call) -> PluginFailureKind {

@@ -9,8 +9,8 @@ use wasmtime::{
 
 use crate::{
     engine::engine,
-    load::{LoadErrorReason, compile},
-    v1,
+    load::{LoadErrorReason, PluginHost, compile},
+    v1, wasi,
 };
 
 /// What a module is.
@@ -47,19 +47,35 @@ pub(crate) struct Shape {
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadErrorReason> {
     let engine = engine().map_err(LoadErrorReason::Runtime)?;
     let component = compile(&engine, bytes)?;
-    let shape = Shape::of(&component, &engine);
-    let generation = shape.exports.iter().find_map(|name| generation(name)).map(str::to_owned);
-    Ok(Inspection {
-        size: bytes.len() as u64,
-        sha256: Digest::of(bytes),
-        generation,
-        contracts: shape.contracts(),
-        pure: shape.impure().is_empty(),
-        refused_imports: shape.refused(),
-        imports: shape.imports,
-        exports: shape.exports,
-        functions: shape.functions,
-    })
+    Ok(Inspection::of(bytes, Shape::of(&component, &engine)))
+}
+
+// === impl PluginHost ===
+
+impl PluginHost {
+    /// As [`inspect`], with what this host knows already: a module that is loaded or in the cache is not compiled again.
+    pub fn inspect(&self, bytes: &[u8]) -> Result<Inspection, LoadErrorReason> {
+        let (component, _) = self.component(Digest::of(bytes), bytes)?;
+        Ok(Inspection::of(bytes, Shape::of(&component, &self.engine)))
+    }
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    fn of(bytes: &[u8], shape: Shape) -> Self {
+        Self {
+            size: bytes.len() as u64,
+            sha256: Digest::of(bytes),
+            generation: shape.exports.iter().find_map(|name| generation(name)).map(str::to_owned),
+            contracts: shape.contracts(),
+            pure: shape.impure().is_empty(),
+            refused_imports: shape.refused(),
+            imports: shape.imports,
+            exports: shape.exports,
+            functions: shape.functions,
+        }
+    }
 }
 
 /// The version of `haptic:plugin` in the name of an interface of it.
@@ -116,13 +132,18 @@ impl Shape {
 
     /// Imports that no plugin may have.
     pub(crate) fn refused(&self) -> Vec<String> {
-        self.imports.iter().filter(|name| !offered(name) && !name.starts_with("wasi:")).cloned().collect()
+        self.imports.iter().filter(|name| !offered(name) && !is_offered_wasi(name)).cloned().collect()
     }
 
     /// Imports that a pure plugin may not have.
     pub(crate) fn impure(&self) -> Vec<String> {
         self.imports.iter().filter(|name| !offered(name)).cloned().collect()
     }
+}
+
+fn is_offered_wasi(name: &str) -> bool {
+    name.split_once('@')
+        .is_some_and(|(interface, version)| wasi::OFFERED.contains(&interface) && version.starts_with("0.2."))
 }
 
 fn offered(name: &str) -> bool {

@@ -19,23 +19,37 @@
 
 mod cache;
 mod call;
+mod canonical;
+mod compile_cost;
 mod engine;
 mod failure;
 mod inspect;
 mod limits;
 mod load;
+mod metrics;
+mod notes;
 mod plugin;
 mod report;
 mod session;
 mod set;
+mod stack;
 mod ticker;
+mod totals;
+mod trial;
 mod v1;
 mod validate;
 mod wasi;
 
+/// What runs the plugins.
+pub const RUNTIME: &str = "wasmtime 48.0.8";
+
 pub use cache::CacheError;
+pub use compile_cost::TooCostly;
 pub use inspect::{Inspection, inspect};
 pub use limits::Limits;
 pub use load::{HostError, LoadError, LoadErrorReason, MAX_MODULE_BYTES, PluginHost, PluginSettings, Purity};
+pub use metrics::PluginMetrics;
 pub use plugin::LoadedPlugin;
+pub use trial::{DirectFilters, RawReport, Trial, Verdict};
+pub use validate::Question;
 pub use set::{InvalidPluginSet, PluginSet, PluginUse, ValidatorScope};

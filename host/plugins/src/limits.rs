@@ -26,6 +26,9 @@ const MAX_INSTANCES: usize = 128;
 const MAX_MEMORIES: usize = 16;
 const MAX_TABLES: usize = 64;
 
+/// Handles that one instance may hold at one time, beyond those of the files that it is given.
+pub(crate) const MAX_HANDLES: usize = 4096;
+
 /// Counts what an instance holds and remembers that it refused, because a guest that is refused memory dies of the
 /// same trap as one that panics.
 #[derive(Debug)]
@@ -48,6 +51,11 @@ impl Default for Limits {
 impl Limiter {
     pub(crate) fn new(limit: u64) -> Self {
         Self { limit, held: 0, denied: false }
+    }
+
+    /// Memory is never given back, so this is also the most that was held.
+    pub(crate) fn held(&self) -> u64 {
+        self.held
     }
 
     pub(crate) fn denied(&self) -> bool {

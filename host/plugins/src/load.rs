@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use haptic_model::{
@@ -20,14 +20,18 @@ use wasmtime::{
 
 use crate::{
     cache::{Cache, CacheError},
-    call::{self, Call},
+    call::Call,
+    compile_cost::{self, TooCostly},
     engine::engine,
     failure::classify,
     inspect::{Shape, generation},
     limits::Limits,
-    plugin::{Counters, Exports, LoadedPlugin},
+    metrics::PluginMetrics,
+    plugin::{Exports, LoadedPlugin},
     report::printable,
+    stack,
     ticker::Ticker,
+    totals::{AllTotals, Origin, Totals},
     v1, wasi,
 };
 
@@ -45,12 +49,18 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// Loads plugins. One for a process: plugins of two hosts share nothing.
 pub struct PluginHost {
-    engine: Engine,
+    pub(crate) engine: Engine,
+    linker: Linker<Call>,
     ticker: Ticker,
     cache: Option<Cache>,
     /// Compiled modules that a loaded plugin still holds, so that two plugins of one module compile it once.
-    compiled: Mutex<HashMap<Digest, Weak<Component>>>,
+    compiled: Mutex<HashMap<Digest, Arc<CompiledOnce>>>,
+    totals: AllTotals,
 }
+
+/// The place of one module's compiled form. Held while compiling, so that a second load of the same module waits for
+/// the first and a load of another does not.
+type CompiledOnce = Mutex<Weak<Component>>;
 
 /// How a plugin is to be loaded.
 #[derive(Clone, Debug)]
@@ -100,9 +110,13 @@ pub enum LoadErrorReason {
     TooLarge { bytes: usize, limit: usize },
     #[error("it is a core module and not a component; build it with `cargo build --target wasm32-wasip2`")]
     CoreModule,
-    #[error("it is not a component that this host can compile: {0}")]
+    #[error("it is not a component that this host can compile: {0:#}")]
     NotAComponent(wasmtime::Error),
-    #[error("it imports {}, and a plugin may import only `haptic:plugin/{{types,files,logging}}` and `wasi:*`", list(.0))]
+    #[error("the host will not compile it: {0}")]
+    TooCostly(#[from] TooCostly),
+    #[error(
+        "it imports {}, and a plugin may import only `haptic:plugin/{{types,files,logging}}` and what an ordinary build for wasm32-wasip2 does", list(.0)
+    )]
     ForeignImports(Vec<String>),
     #[error("its config demands a pure plugin, but it imports {}; build it for wasm32-unknown-unknown", list(.0))]
     NotPure(Vec<String>),
@@ -112,7 +126,7 @@ pub enum LoadErrorReason {
     Generation { found: String, served: &'static str },
     #[error("it exports none of the contracts of `haptic:plugin`, only {}", list(.0))]
     NoContract(Vec<String>),
-    #[error("its type does not fit generation {generation}: {0}", generation = v1::GENERATION)]
+    #[error("its type does not fit generation {generation}: {0:#}", generation = v1::GENERATION)]
     Type(wasmtime::Error),
     #[error("it refuses its config: {message}")]
     Config { message: String },
@@ -131,9 +145,15 @@ impl PluginHost {
     /// this user alone can read.
     pub fn new(cache_dir: Option<PathBuf>) -> Result<Self, HostError> {
         let engine = engine().map_err(HostError::Runtime)?;
+        let linker = linker(&engine).map_err(HostError::Runtime)?;
         let cache = cache_dir.map(|folder| Cache::open(&folder, &engine)).transpose()?;
         let ticker = Ticker::start(engine.clone()).map_err(HostError::Ticker)?;
-        Ok(Self { engine, ticker, cache, compiled: Mutex::default() })
+        Ok(Self { engine, linker, ticker, cache, compiled: Mutex::default(), totals: AllTotals::default() })
+    }
+
+    /// What its plugins do, for the registry of the process.
+    pub fn metrics(&self) -> PluginMetrics {
+        PluginMetrics(self.totals.clone())
     }
 
     /// Verifies, compiles (once per digest, or from the cache), links and configures a plugin, once per contract and
@@ -147,24 +167,29 @@ impl PluginHost {
         settings: &PluginSettings,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let name: Arc<str> = name.into();
-        self.load_named(&name, bytes, expected_sha256, settings)
-            .map_err(|reason| LoadError { plugin: Arc::clone(&name), reason })
+        let totals = self.totals.of(&name);
+        let loaded = self.load_named(&totals, bytes, expected_sha256, settings);
+        loaded.map_err(|reason| {
+            totals.load_failed(reason.label());
+            LoadError { plugin: name, reason }
+        })
     }
 
     fn load_named(
         &self,
-        name: &Arc<str>,
+        totals: &Arc<Totals>,
         bytes: &[u8],
         expected: Option<Digest>,
         settings: &PluginSettings,
     ) -> Result<Arc<LoadedPlugin>, LoadErrorReason> {
         let started = Instant::now();
         let digest = verify(bytes, expected)?;
-        let (component, from_cache) = self.component(digest, bytes)?;
+        let name = &totals.name;
+        let (component, origin) = self.component(digest, bytes)?;
         let compile_time = started.elapsed();
         let shape = Shape::of(&component, &self.engine);
         admit(&shape, settings.purity)?;
-        let pre = self.link(&component).map_err(LoadErrorReason::Type)?;
+        let pre = self.linker.instantiate_pre(&component).map_err(LoadErrorReason::Type)?;
         let exports = Exports::find(&pre, &shape).map_err(LoadErrorReason::Type)?;
         let config = match &settings.config {
             serde_json::Value::Null => "{}".to_owned(),
@@ -182,9 +207,9 @@ impl PluginHost {
             exports,
             filters: Vec::new(),
             compile_time,
-            load_time: Duration::ZERO,
-            from_cache,
-            counters: Counters::default(),
+            load_time: compile_time,
+            from_cache: origin == Origin::Cache,
+            totals: Arc::clone(totals),
             _component: component,
         };
         for contract in plugin.contracts() {
@@ -192,43 +217,50 @@ impl PluginHost {
             plugin.filters.extend(filters);
         }
         plugin.load_time = started.elapsed();
+        totals.loaded(origin, compile_time, plugin.load_time);
         tracing::info!(
-            plugin = %name, %digest, contracts = ?plugin.contracts(), from_cache,
+            plugin = %name, %digest, contracts = ?plugin.contracts(), module = ?origin,
             load_ms = plugin.load_time.as_millis(), "loaded plugin"
         );
         Ok(Arc::new(plugin))
     }
 
-    fn component(&self, digest: Digest, bytes: &[u8]) -> Result<(Arc<Component>, bool), LoadErrorReason> {
-        // Held while compiling: a second load of the same module waits for the first instead of compiling again.
-        let mut compiled = self.compiled.lock();
-        if let Some(component) = compiled.get(&digest).and_then(Weak::upgrade) {
-            return Ok((component, false));
+    pub(crate) fn component(&self, digest: Digest, bytes: &[u8]) -> Result<(Arc<Component>, Origin), LoadErrorReason> {
+        let place = {
+            let mut compiled = self.compiled.lock();
+            // One that somebody holds, or is about to, is held more often than by this map.
+            compiled.retain(|_, place| {
+                Arc::strong_count(place) > 1 || place.try_lock().is_none_or(|component| component.strong_count() > 0)
+            });
+            Arc::clone(compiled.entry(digest).or_default())
+        };
+        let mut place = place.lock();
+        if let Some(component) = place.upgrade() {
+            return Ok((component, Origin::Shared));
         }
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &digest));
-        let from_cache = cached.is_some();
-        let component = match cached {
-            Some(component) => component,
+        let (component, origin) = match cached {
+            Some(component) => (component, Origin::Cache),
             None => {
                 let component = compile(&self.engine, bytes)?;
                 if let Some(cache) = &self.cache {
                     cache.put(&digest, &component);
                 }
-                component
+                (component, Origin::Compiled)
             }
         };
         let component = Arc::new(component);
-        compiled.retain(|_, component| component.strong_count() > 0);
-        compiled.insert(digest, Arc::downgrade(&component));
-        Ok((component, from_cache))
+        *place = Arc::downgrade(&component);
+        Ok((component, origin))
     }
+}
 
-    fn link(&self, component: &Component) -> wasmtime::Result<InstancePre<Call>> {
-        let mut linker = Linker::new(&self.engine);
-        v1::link(&mut linker)?;
-        wasi::link(&mut linker)?;
-        linker.instantiate_pre(component)
-    }
+/// Everything that a plugin may import.
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<Call>> {
+    let mut linker = Linker::new(engine);
+    v1::link(&mut linker)?;
+    wasi::link(&mut linker)?;
+    Ok(linker)
 }
 
 /// Compiles without looking at what the component wants.
@@ -237,6 +269,7 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadEr
     if bytes.starts_with(b"\0asm\x01\0\0\0") {
         return Err(LoadErrorReason::CoreModule);
     }
+    compile_cost::check(bytes)?;
     Component::from_binary(engine, bytes).map_err(LoadErrorReason::NotAComponent)
 }
 
@@ -271,11 +304,12 @@ fn admit(shape: &Shape, purity: Purity) -> Result<(), LoadErrorReason> {
 }
 
 /// Makes an instance, configures it as each call will, and asks for its filters.
-fn try_out(plugin: &LoadedPlugin, contract: Contract) -> Result<Vec<FilterDeclaration>, LoadErrorReason> {
+pub(crate) fn try_out(plugin: &LoadedPlugin, contract: Contract) -> Result<Vec<FilterDeclaration>, LoadErrorReason> {
     let _in_flight = plugin.ticker.enter();
-    let mut store = call::store(&plugin.engine, &plugin.name, plugin.limits);
+    let mut store = plugin.store();
     let Exports { auxiliary_file, rendered_output, template_filters } = &plugin.exports;
-    let tried = plugin.pre.instantiate(&mut store).and_then(|instance| {
+    let tried = stack::with_room(|| {
+        let instance = plugin.pre.instantiate(&mut store)?;
         let config = plugin.config.as_str();
         match (contract, auxiliary_file, rendered_output, template_filters) {
             (Contract::AuxiliaryFile, Some(indices), _, _) => {
@@ -347,6 +381,30 @@ impl Default for PluginSettings {
             limits: Limits::default(),
             failure_policy: FailurePolicy::default(),
             purity: Purity::default(),
+        }
+    }
+}
+
+// === impl LoadErrorReason ===
+
+impl LoadErrorReason {
+    /// The reason as a label of metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Digest { .. } => "digest",
+            Self::TooLarge { .. } => "too_large",
+            Self::CoreModule => "core_module",
+            Self::NotAComponent(_) => "not_a_component",
+            Self::TooCostly(_) => "too_costly",
+            Self::ForeignImports(_) => "foreign_imports",
+            Self::NotPure(_) => "not_pure",
+            Self::Generation { .. } => "generation",
+            Self::NoContract(_) => "no_contract",
+            Self::Type(_) => "type",
+            Self::Config { .. } => "config",
+            Self::Declaration { .. } => "declaration",
+            Self::Start(kind) => kind.reason(),
+            Self::Runtime(_) => "runtime",
         }
     }
 }

@@ -1,12 +1,6 @@
 //! A plugin that is ready to be called.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use haptic_model::{
     Digest,
@@ -21,6 +15,7 @@ use crate::{
     call::{self, Call},
     limits::Limits,
     ticker::Ticker,
+    totals::{Judged, Totals},
     v1,
 };
 
@@ -41,7 +36,7 @@ pub struct LoadedPlugin {
     pub(crate) compile_time: Duration,
     pub(crate) load_time: Duration,
     pub(crate) from_cache: bool,
-    pub(crate) counters: Counters,
+    pub(crate) totals: Arc<Totals>,
     /// Keeps the compiled module known to the host while anyone uses it.
     pub(crate) _component: Arc<Component>,
 }
@@ -52,16 +47,6 @@ pub(crate) struct Exports {
     pub(crate) auxiliary_file: Option<v1::auxiliary_file_validator::GuestIndices>,
     pub(crate) rendered_output: Option<v1::rendered_output_validator::GuestIndices>,
     pub(crate) template_filters: Option<v1::template_filters::GuestIndices>,
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    calls: AtomicU64,
-    failures: AtomicU64,
-    timeouts: AtomicU64,
-    memory_denials: AtomicU64,
-    traps: AtomicU64,
-    nanos: AtomicU64,
 }
 
 // === impl LoadedPlugin ===
@@ -123,25 +108,34 @@ impl LoadedPlugin {
         self.from_cache
     }
 
-    /// What its calls have cost since it was loaded. A filter call that was answered from memory is none.
+    /// What calls under its name have cost since the host started, whatever module was loaded. A filter call that was
+    /// answered from memory is none.
     pub fn counter(&self) -> PluginCounter {
-        self.counters.read()
+        self.totals.counter()
     }
 
     /// A store for one instance; its deadline runs from now.
     pub(crate) fn store(&self) -> Store<Call> {
-        call::store(&self.engine, &self.name, self.limits)
+        self.store_within(self.limits)
+    }
+
+    /// The same with limits other than the plugin's own.
+    pub(crate) fn store_within(&self, limits: Limits) -> Store<Call> {
+        call::store(&self.engine, &self.totals, limits)
     }
 
     /// Counts a call, and gives its failure the plugin's name.
-    pub(crate) fn count<T>(
+    pub(crate) fn count<T: Judged>(
         &self,
+        contract: Contract,
         elapsed: Duration,
         outcome: Result<T, PluginFailureKind>,
     ) -> Result<T, PluginFailure> {
-        self.counters.add(elapsed, outcome.as_ref().err());
+        self.totals.count(contract, elapsed, &outcome);
         outcome.map_err(|kind| {
-            tracing::warn!(plugin = %self.name, failure = %kind, "plugin failed");
+            if self.totals.may_tell_failure() {
+                tracing::warn!(plugin = %self.name, failure = %kind, "plugin failed");
+            }
             PluginFailure { plugin: Arc::clone(&self.name), kind }
         })
     }
@@ -154,36 +148,5 @@ impl std::fmt::Debug for LoadedPlugin {
             .field("digest", &self.digest)
             .field("contracts", &self.contracts())
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Counters ===
-
-impl Counters {
-    fn add(&self, elapsed: Duration, failure: Option<&PluginFailureKind>) {
-        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
-        let Some(failure) = failure else { return };
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        match failure {
-            PluginFailureKind::Timeout { .. } => self.timeouts.fetch_add(1, Ordering::Relaxed),
-            PluginFailureKind::MemoryLimit { .. } => self.memory_denials.fetch_add(1, Ordering::Relaxed),
-            PluginFailureKind::Trap { .. } | PluginFailureKind::StackLimit => {
-                self.traps.fetch_add(1, Ordering::Relaxed)
-            }
-            _ => 0,
-        };
-    }
-
-    fn read(&self) -> PluginCounter {
-        PluginCounter {
-            calls: self.calls.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
-            timeouts: self.timeouts.load(Ordering::Relaxed),
-            memory_denials: self.memory_denials.load(Ordering::Relaxed),
-            traps: self.traps.load(Ordering::Relaxed),
-            nanos: self.nanos.load(Ordering::Relaxed),
-        }
     }
 }

@@ -2,14 +2,16 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use haptic_model::ports::{FilterCall, FilterError, FilterSession, PluginFailure, PluginFailureKind};
+use haptic_model::ports::{Contract, FilterCall, FilterError, FilterSession, PluginFailure, PluginFailureKind};
 use wasmtime::Store;
 
 use crate::{
-    call::Call,
+    call::{self, Call},
+    canonical,
     failure::classify,
     plugin::LoadedPlugin,
     report::printable,
+    stack,
     ticker::InFlight,
     v1::template_filters::{self, FilterError as GuestError},
 };
@@ -21,23 +23,27 @@ const MAX_MEMORY_BYTES: usize = 64 << 20;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// Which plugin offers a filter.
-pub(crate) type FilterIndex = HashMap<String, Arc<LoadedPlugin>>;
+pub(crate) type FilterIndex = HashMap<String, Offered>;
 
-/// Filters of one render. Filters are pure, so an answer is remembered by filter and arguments; the module, its
-/// generation and its config cannot change while the session lives.
+pub(crate) struct Offered {
+    pub(crate) plugin: Arc<LoadedPlugin>,
+    /// Where the plugin's instance stands among those of a session.
+    pub(crate) place: usize,
+}
+
+/// Filters of one render. Filters are pure, so an answer is remembered by filter and canonical arguments. A filter's
+/// name stands for one module, generation and config: a set cannot have it twice, nor change while the session lives.
 pub(crate) struct Session {
     filters: Arc<FilterIndex>,
-    instances: HashMap<Arc<str>, Instance>,
+    instances: Vec<Option<Instance>>,
     answers: HashMap<Box<[u8]>, Result<String, String>>,
     remembered: usize,
     key: Vec<u8>,
 }
 
-struct Instance {
-    store: Store<Call>,
+pub(crate) struct Instance {
+    pub(crate) store: Store<Call>,
     guest: template_filters::Guest,
-    /// The first call pays for the instance from its own time.
-    fresh: bool,
     _in_flight: InFlight,
 }
 
@@ -45,25 +51,22 @@ struct Instance {
 
 impl Session {
     pub(crate) fn new(filters: Arc<FilterIndex>) -> Self {
-        Self { filters, instances: HashMap::new(), answers: HashMap::new(), remembered: 0, key: Vec::new() }
+        Self { filters, instances: Vec::new(), answers: HashMap::new(), remembered: 0, key: Vec::new() }
     }
 
     fn run(&mut self, call: FilterCall<'_>) -> Result<Result<String, String>, PluginFailure> {
-        let Some(plugin) = self.filters.get(call.filter) else {
+        let Some(Offered { plugin, place }) = self.filters.get(call.filter) else {
             return Ok(Err("no plugin offers this filter".to_owned()));
         };
-        let started = Instant::now();
-        let outcome = apply(&mut self.instances, plugin, call);
-        if outcome.is_err() {
-            // A trapped instance can't be entered again, and one that broke its contract is not trusted again.
-            self.instances.remove(&plugin.name);
+        if self.instances.len() <= *place {
+            self.instances.resize_with(place + 1, || None);
         }
-        plugin.count(started.elapsed(), outcome)
+        let started = Instant::now();
+        let outcome = apply(&mut self.instances[*place], plugin, call, started);
+        plugin.count(Contract::TemplateFilter, started.elapsed(), outcome)
     }
-}
 
-impl FilterSession for Session {
-    fn call(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
+    fn answer(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
         write_key(&mut self.key, call);
         let refused =
             |message: &String| FilterError::Refused { filter: call.filter.to_owned(), message: message.clone() };
@@ -81,38 +84,42 @@ impl FilterSession for Session {
     }
 }
 
-fn apply(
-    instances: &mut HashMap<Arc<str>, Instance>,
-    plugin: &Arc<LoadedPlugin>,
+impl FilterSession for Session {
+    fn call(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
+        match canonical::Arguments::of(call) {
+            None => self.answer(call),
+            Some(arguments) => self.answer(arguments.of_filter(call.filter)),
+        }
+    }
+}
+
+/// Asks the instance in `place`, which is made if it is empty and emptied by a failure: a trapped instance can't be
+/// entered again, and one that broke its contract is not trusted again. `started` is now, as the caller counts it.
+pub(crate) fn apply(
+    place: &mut Option<Instance>,
+    plugin: &LoadedPlugin,
     call: FilterCall<'_>,
+    started: Instant,
 ) -> Result<Result<String, String>, PluginFailureKind> {
     let limit_bytes = plugin.limits.input_bytes;
     let bytes = arguments(call).map(str::len).sum::<usize>() as u64;
-    if bytes > limit_bytes {
-        return Err(PluginFailureKind::InputLimit { limit_bytes, bytes });
-    }
-    if !instances.contains_key(&plugin.name) {
-        instances.insert(Arc::clone(&plugin.name), Instance::new(plugin)?);
-    }
-    let instance = instances.get_mut(&plugin.name).expect("it was inserted above");
-    if !std::mem::take(&mut instance.fresh) {
-        instance.store.data_mut().renew();
-        instance.store.set_epoch_deadline(1);
-    }
-    let answer = instance.guest.call_call(&mut instance.store, call.filter, call.value, call.positional, call.named);
-    match answer {
-        Err(error) => Err(classify(&instance.store, &error)),
-        Ok(Ok(json)) if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() => {
-            let message =
-                format!("the filter `{}` answered `{}`, which is not JSON", call.filter, printable(&json, 60));
-            Err(PluginFailureKind::Contract { message })
+    let outcome = if bytes > limit_bytes {
+        Err(PluginFailureKind::InputLimit { limit_bytes, bytes })
+    } else {
+        match place {
+            Some(instance) => {
+                instance.store.data_mut().renew(started);
+                instance.store.set_epoch_deadline(call::ticks(plugin.limits.timeout));
+                instance.ask(call)
+            }
+            // The first call pays for the instance from its own time.
+            None => Instance::new(plugin).and_then(|instance| place.insert(instance).ask(call)),
         }
-        Ok(Ok(json)) => Ok(Ok(json)),
-        Ok(Err(GuestError::Refused(message))) => Ok(Err(printable(&message, MAX_MESSAGE_BYTES))),
-        Ok(Err(GuestError::Failed(message))) => {
-            Err(PluginFailureKind::Reported { message: printable(&message, MAX_MESSAGE_BYTES) })
-        }
+    };
+    if outcome.is_err() {
+        *place = None;
     }
+    outcome
 }
 
 fn arguments(call: FilterCall<'_>) -> impl Iterator<Item = &str> {
@@ -137,7 +144,8 @@ impl Instance {
         let in_flight = plugin.ticker.enter();
         let mut store = plugin.store();
         let indices = plugin.exports.template_filters.as_ref().expect("only plugins with filters are in the index");
-        let started = plugin.pre.instantiate(&mut store).and_then(|instance| {
+        let started = stack::with_room(|| {
+            let instance = plugin.pre.instantiate(&mut store)?;
             let guest = indices.load(&mut store, &instance)?;
             Ok((guest.call_configure(&mut store, &plugin.config)?, guest))
         });
@@ -146,7 +154,26 @@ impl Instance {
             Ok((Err(message), _)) => {
                 Err(PluginFailureKind::Reported { message: printable(&message, MAX_MESSAGE_BYTES) })
             }
-            Ok((Ok(()), guest)) => Ok(Self { store, guest, fresh: true, _in_flight: in_flight }),
+            Ok((Ok(()), guest)) => Ok(Self { store, guest, _in_flight: in_flight }),
+        }
+    }
+
+    fn ask(&mut self, call: FilterCall<'_>) -> Result<Result<String, String>, PluginFailureKind> {
+        let Self { store, guest, .. } = self;
+        let answer =
+            stack::with_room(|| guest.call_call(&mut *store, call.filter, call.value, call.positional, call.named));
+        match answer {
+            Err(error) => Err(classify(store, &error)),
+            Ok(Ok(json)) if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() => {
+                let message =
+                    format!("the filter `{}` answered `{}`, which is not JSON", call.filter, printable(&json, 60));
+                Err(PluginFailureKind::Contract { message })
+            }
+            Ok(Ok(json)) => Ok(Ok(json)),
+            Ok(Err(GuestError::Refused(message))) => Ok(Err(printable(&message, MAX_MESSAGE_BYTES))),
+            Ok(Err(GuestError::Failed(message))) => {
+                Err(PluginFailureKind::Reported { message: printable(&message, MAX_MESSAGE_BYTES) })
+            }
         }
     }
 }

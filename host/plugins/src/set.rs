@@ -3,7 +3,7 @@
 use std::{
     num::NonZero,
     sync::{
-        Arc, OnceLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -18,12 +18,15 @@ use thiserror::Error;
 
 use crate::{
     plugin::LoadedPlugin,
-    session::{FilterIndex, Session},
+    session::{FilterIndex, Offered, Session},
     validate::{Question, ask},
 };
 
 /// Calls of one request that run beside each other, whatever the machine has.
 const MAX_PARALLEL_CALLS: usize = 8;
+
+/// Asked once: the answer is in several files of the cgroup, and reading them takes longer than a call.
+static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
 /// A plugin and what it is used for. Filters are on offer by being in the set.
 #[derive(Clone, Debug)]
@@ -84,8 +87,9 @@ impl PluginSet {
                 return Err(InvalidPluginSet::NoValidator { plugin: Arc::clone(name) });
             }
             for declared in plugin.filters() {
-                if let Some(first) = filters.insert(declared.name.clone(), Arc::clone(&plugin)) {
-                    let (first, second) = (Arc::clone(first.name()), Arc::clone(name));
+                let offered = Offered { plugin: Arc::clone(&plugin), place: plugins.len() };
+                if let Some(first) = filters.insert(declared.name.clone(), offered) {
+                    let (first, second) = (Arc::clone(first.plugin.name()), Arc::clone(name));
                     return Err(InvalidPluginSet::FilterTwice { filter: declared.name.clone(), first, second });
                 }
             }
@@ -151,8 +155,7 @@ impl OutputValidators for PluginSet {
 
 /// Asks all, some beside each other; the reports stand in the order of the calls.
 fn ask_all(calls: &[(&LoadedPlugin, Question<'_>)]) -> Vec<PluginReport> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let workers = calls.len().min(cores).min(MAX_PARALLEL_CALLS);
+    let workers = calls.len().min(*CORES).min(MAX_PARALLEL_CALLS);
     if workers <= 1 {
         return calls.iter().map(|(plugin, question)| ask(plugin, question)).collect();
     }

@@ -1,6 +1,9 @@
 //! One validator call: a fresh instance, configured, asked once and dropped.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use haptic_model::{
@@ -10,10 +13,11 @@ use haptic_model::{
 use wasmtime::{Store, component::Resource};
 
 use crate::{
-    call::Call,
+    call::{self, Call},
     failure::classify,
     plugin::LoadedPlugin,
     report::{Believed, believe, printable},
+    stack,
     v1::{
         HostFile, auxiliary_file_validator, rendered_output_validator,
         types::{PluginError, Report},
@@ -24,37 +28,45 @@ use crate::{
 const MAX_ERROR_BYTES: usize = 1024;
 
 /// What one validator is asked.
-#[derive(Clone)]
-pub(crate) enum Question<'a> {
-    AuxiliaryFile {
-        file: &'a File,
-        data_files: Vec<&'a File>,
-        now: Now,
-    },
+#[derive(Clone, Debug)]
+pub enum Question<'a> {
+    /// One file, and what goes with it.
+    AuxiliaryFile { file: &'a File, data_files: Vec<&'a File>, now: Now },
     /// `haproxy.cfg` and all others.
-    RenderedOutput {
-        files: &'a FileSet,
-        now: Now,
-    },
+    RenderedOutput { files: &'a FileSet, now: Now },
 }
 
 /// Asks `plugin`, and believes its answer only if it holds what the contract says.
 pub(crate) fn ask(plugin: &LoadedPlugin, question: &Question<'_>) -> PluginReport {
     let started = Instant::now();
     let outcome = answer(plugin, question);
-    let elapsed = started.elapsed();
-    let (believed, failure) = match plugin.count(elapsed, outcome) {
+    report(plugin, question, started.elapsed(), outcome)
+}
+
+// === impl LoadedPlugin ===
+
+impl LoadedPlugin {
+    /// Asks a validator once, in a fresh instance. Blocks until it has answered or met a limit.
+    pub fn validate(&self, question: &Question<'_>) -> PluginReport {
+        ask(self, question)
+    }
+}
+
+/// Counts the call and makes its report.
+pub(crate) fn report(
+    plugin: &LoadedPlugin,
+    question: &Question<'_>,
+    elapsed: Duration,
+    outcome: Result<Believed, PluginFailureKind>,
+) -> PluginReport {
+    let (believed, failure) = match plugin.count(question.contract(), elapsed, outcome) {
         Ok(believed) => (believed, None),
         Err(failure) => (Believed { warnings: Vec::new(), errors: Vec::new() }, Some(failure)),
     };
-    let (contract, path) = match question {
-        Question::AuxiliaryFile { file, .. } => (Contract::AuxiliaryFile, file.path.to_string()),
-        Question::RenderedOutput { .. } => (Contract::RenderedOutput, CONFIG_PATH.to_owned()),
-    };
     PluginReport {
         plugin: plugin.name.clone(),
-        contract,
-        path,
+        contract: question.contract(),
+        path: question.path().to_owned(),
         warnings: believed.warnings,
         errors: believed.errors,
         failure,
@@ -64,21 +76,27 @@ pub(crate) fn ask(plugin: &LoadedPlugin, question: &Question<'_>) -> PluginRepor
 }
 
 fn answer(plugin: &LoadedPlugin, question: &Question<'_>) -> Result<Believed, PluginFailureKind> {
-    let files = question.files();
     let _in_flight = plugin.ticker.enter();
     let mut store = plugin.store();
-    let answered = match question {
-        Question::AuxiliaryFile { file, data_files, now } => auxiliary_file(plugin, &mut store, file, data_files, *now),
-        Question::RenderedOutput { files, now } => rendered_output(plugin, &mut store, files, *now),
-    };
-    let report = match answered {
-        Err(error) => return Err(classify(&store, &error)),
-        Ok(Err(message)) => {
-            return Err(PluginFailureKind::Reported { message: printable(&message, MAX_ERROR_BYTES) });
-        }
-        Ok(Ok(report)) => report,
-    };
-    believe(report, &files).map_err(|message| PluginFailureKind::Contract { message })
+    let report = guest_report(plugin, &mut store, question)?;
+    believe(report, &question.files()).map_err(|message| PluginFailureKind::Contract { message })
+}
+
+/// The report as the guest in a fresh `store` gives it, which nobody has believed yet.
+pub(crate) fn guest_report(
+    plugin: &LoadedPlugin,
+    store: &mut Store<Call>,
+    question: &Question<'_>,
+) -> Result<Report, PluginFailureKind> {
+    let answered = stack::with_room(|| match question {
+        Question::AuxiliaryFile { file, data_files, now } => auxiliary_file(plugin, store, file, data_files, *now),
+        Question::RenderedOutput { files, now } => rendered_output(plugin, store, files, *now),
+    });
+    match answered {
+        Err(error) => Err(classify(store, &error)),
+        Ok(Err(message)) => Err(PluginFailureKind::Reported { message: printable(&message, MAX_ERROR_BYTES) }),
+        Ok(Ok(report)) => Ok(report),
+    }
 }
 
 /// Either answer of the plugin: its report, or its own words about why there is none.
@@ -127,13 +145,29 @@ fn rendered_output(plugin: &LoadedPlugin, store: &mut Store<Call>, files: &FileS
 /// Gives a guest a handle; the content stays here.
 fn lend(store: &mut Store<Call>, file: &File) -> wasmtime::Result<Resource<HostFile>> {
     let file = HostFile { path: file.path.clone(), content: file.content.clone() };
-    Ok(store.data_mut().table.push(file)?)
+    call::lend(store, file)
 }
 
 // === impl Question ===
 
 impl<'a> Question<'a> {
-    fn files(&self) -> BTreeMap<&'a str, &'a Bytes> {
+    /// The contract that answers it.
+    pub fn contract(&self) -> Contract {
+        match self {
+            Self::AuxiliaryFile { .. } => Contract::AuxiliaryFile,
+            Self::RenderedOutput { .. } => Contract::RenderedOutput,
+        }
+    }
+
+    /// The file that is checked.
+    pub fn path(&self) -> &'a str {
+        match self {
+            Self::AuxiliaryFile { file, .. } => file.path.as_str(),
+            Self::RenderedOutput { .. } => CONFIG_PATH,
+        }
+    }
+
+    pub(crate) fn files(&self) -> BTreeMap<&'a str, &'a Bytes> {
         let entry = |file: &'a File| (file.path.as_str(), &file.content);
         match self {
             Self::AuxiliaryFile { file, data_files, .. } => {

@@ -44,6 +44,30 @@ const RANDOM_BYTES: u64 = 64 << 10;
 #[derive(Clone, Default)]
 pub(crate) struct Stderr(Arc<Mutex<Vec<u8>>>);
 
+/// The interfaces that are offered, without their versions: each minor version of 0.2 fits. [`link`] is their truth.
+pub(crate) const OFFERED: [&str; 20] = [
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:clocks/wall-clock",
+    "wasi:clocks/monotonic-clock",
+    "wasi:random/random",
+    "wasi:random/insecure",
+    "wasi:random/insecure-seed",
+    "wasi:cli/exit",
+    "wasi:cli/environment",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/stderr",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:cli/terminal-stderr",
+    "wasi:filesystem/preopens",
+    "wasi:filesystem/types",
+];
+
 /// An empty context. Its values are constants, so two instances with the same input do the same.
 pub(crate) fn context(stderr: &Stderr) -> WasiCtx {
     WasiCtx::builder()

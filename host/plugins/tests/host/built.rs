@@ -4,7 +4,10 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,9 +20,22 @@ use serde_json::Value;
 
 pub(crate) const NOW: Now = Now(1_700_000_000);
 
-/// Enough for honest work under a debugger-slow build, little enough to see that a limit holds.
+/// Time enough for everything but a loop, on a machine with other work; the rest little enough to see that it holds.
 pub(crate) const LIMITS: Limits =
-    Limits { timeout: Duration::from_millis(300), memory_bytes: 16 << 20, output_bytes: 1 << 20, input_bytes: 4 << 20 };
+    Limits { timeout: Duration::from_secs(20), memory_bytes: 16 << 20, output_bytes: 1 << 20, input_bytes: 4 << 20 };
+
+/// For guests that never end.
+pub(crate) const HURRIED: Limits = Limits { timeout: Duration::from_millis(500), ..LIMITS };
+
+/// How late a stop may be noticed: a few ticks, and a machine that is busy with other tests.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+
+/// One host for the tests that do not ask about the host itself, and one compiled `fault` for all of them.
+static SHARED: LazyLock<(PluginHost, Arc<LoadedPlugin>)> = LazyLock::new(|| {
+    let host = host();
+    let fault = host.load("shared", &guest("fault"), None, &settings(Value::Null)).unwrap();
+    (host, fault)
+});
 
 static PLUGINS: LazyLock<PathBuf> = LazyLock::new(|| build("plugins/build.sh", "HAPTIC_PLUGINS_DIR", "plugins"));
 static GUESTS: LazyLock<PathBuf> = LazyLock::new(|| build("tests/guests/build.sh", "HAPTIC_GUESTS_DIR", "guests"));
@@ -36,6 +52,25 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
 
 pub(crate) fn host() -> PluginHost {
     PluginHost::new(None).unwrap()
+}
+
+pub(crate) fn shared_host() -> &'static PluginHost {
+    &SHARED.0
+}
+
+/// A name that no other test has, so that its counters are its own.
+pub(crate) fn unique(name: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The guest `fault` with a config, under a name of its own.
+pub(crate) fn load_fault(name: &str, settings: &PluginSettings) -> Arc<LoadedPlugin> {
+    shared_host().load(&unique(name), &guest("fault"), None, settings).unwrap()
+}
+
+pub(crate) fn hurried(config: Value) -> PluginSettings {
+    PluginSettings { config, limits: HURRIED, ..PluginSettings::default() }
 }
 
 pub(crate) fn settings(config: Value) -> PluginSettings {

@@ -84,6 +84,15 @@ fn filters_with_names_that_templates_cannot_call_are_refused() {
 }
 
 #[test]
+fn a_flood_of_filters_is_refused() {
+    let names: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
+    match refusal(&guest("fault"), &settings(json!({ "filters": names }))) {
+        LoadErrorReason::Declaration { message } => assert!(message.contains("300 filters"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_refusal_can_stand_for_the_plugin_in_a_report() {
     let refused = host().load("p", b"", None, &PluginSettings::default()).unwrap_err();
     let failure = refused.as_failure();

@@ -4,6 +4,14 @@
 mod built;
 mod cache;
 mod first_party;
+mod haproxy_verdicts;
+mod frozen;
 mod hostile;
+mod imports;
+mod isolation;
 mod loading;
+mod low_level;
+mod malformed;
+mod metrics;
 mod sets;
+mod wat;

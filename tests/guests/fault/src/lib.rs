@@ -3,7 +3,7 @@
 //! It stands on the bare bindings, because the SDK does not let an author do most of this.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     hint::black_box,
     time::{Duration, Instant},
 };
@@ -37,9 +37,41 @@ struct Config {
     /// Committed in `validate` and `call`.
     #[serde(default)]
     on_call: Fault,
+    /// What [`Fault::Answer`] answers.
+    #[serde(default)]
+    answer: Answer,
+    /// What [`Fault::Tag`] says.
+    #[serde(default)]
+    tag: String,
     /// Names under which the one filter is declared.
     #[serde(default = "filter_names")]
     filters: Vec<String>,
+}
+
+/// A report by its parts, whether they fit or not.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    verdict: String,
+    /// Lines and columns.
+    #[serde(default)]
+    warnings: Vec<(u32, u32)>,
+    #[serde(default)]
+    errors: Vec<(u32, u32)>,
+    /// How often each error is said.
+    #[serde(default = "once")]
+    times: usize,
+    /// The words of each finding.
+    #[serde(default = "wrong")]
+    message: String,
+}
+
+fn once() -> usize {
+    1
+}
+
+fn wrong() -> String {
+    "wrong".to_owned()
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
@@ -82,6 +114,14 @@ enum Fault {
     LogFlood,
     /// Writes a few thousand notes, then answers honestly.
     ManyNotes,
+    /// Writes to its standard output until it is stopped.
+    OutputFlood,
+    /// Writes to its standard error until it is stopped.
+    ErrorFlood,
+    /// Answers with the report of the config.
+    Answer,
+    /// Answers with the config's tag and how often this instance was asked.
+    Tag,
     /// Says that it cannot answer.
     Error,
     /// Tries what a sandbox must not have, then answers honestly if nothing was there.
@@ -93,6 +133,7 @@ fn filter_names() -> Vec<String> {
 }
 
 thread_local! {
+    static ASKED: Cell<u32> = const { Cell::new(0) };
     static CONFIG: RefCell<Config> = RefCell::default();
 }
 
@@ -140,6 +181,7 @@ impl template_filters::Guest for Guest {
             return Ok(value);
         }
         match fault {
+            Fault::Tag => Ok(format!("\"{}\"", tag())),
             Fault::NotJson => Ok("{".to_owned()),
             Fault::HugeOutput => Ok(format!("\"{}\"", "x".repeat(3 << 20))),
             Fault::InvalidUtf8 => Ok(not_text()),
@@ -175,6 +217,8 @@ fn validate(file: &File) -> Result<Report, PluginError> {
         Fault::PositionOutsideFile => Ok(report(finding(lines + 1, 1))),
         Fault::ColumnOutsideLine => Ok(report(finding(1, 1_000_000))),
         Fault::UnknownPath => Ok(report(Finding { path: "/etc/passwd".to_owned(), ..finding(1, 1) })),
+        Fault::Answer => Ok(CONFIG.with_borrow(|config| answer(&config.answer, &path))),
+        Fault::Tag => Ok(report(Finding { message: tag(), ..finding(1, 1) })),
         Fault::EmptyMessage => Ok(report(Finding { message: " ".to_owned(), ..finding(1, 1) })),
         Fault::HugeOutput => Ok(report(Finding { message: "x".repeat(8 << 20), ..finding(1, 1) })),
         Fault::InvalidUtf8 => Ok(report(Finding { message: not_text(), ..finding(1, 1) })),
@@ -188,6 +232,25 @@ fn validate(file: &File) -> Result<Report, PluginError> {
 
 fn report(finding: Finding) -> Report {
     Report { verdict: Verdict::Error, warnings: Vec::new(), errors: vec![finding] }
+}
+
+fn answer(answer: &Answer, path: &str) -> Report {
+    let Answer { verdict, warnings, errors, times, message } = answer;
+    let finding =
+        |&(line, column): &(u32, u32)| Finding { path: path.to_owned(), line, column, message: message.clone() };
+    let verdict = match verdict.as_str() {
+        "error" => Verdict::Error,
+        "warning" => Verdict::Warning,
+        _ => Verdict::Valid,
+    };
+    let errors = errors.iter().flat_map(|at| std::iter::repeat_n(at, *times)).map(finding).collect();
+    Report { verdict, warnings: warnings.iter().map(finding).collect(), errors }
+}
+
+fn tag() -> String {
+    let asked = ASKED.get() + 1;
+    ASKED.set(asked);
+    CONFIG.with_borrow(|config| format!("{} {asked}", config.tag))
 }
 
 fn commit(fault: Fault, file: Option<&File>) {
@@ -220,6 +283,16 @@ fn commit(fault: Fault, file: Option<&File>) {
         Fault::LogFlood => {
             while black_box(true) {
                 logging::log(logging::Level::Error, "note");
+            }
+        }
+        Fault::OutputFlood => {
+            while black_box(true) {
+                println!("{:1000}", "to nobody");
+            }
+        }
+        Fault::ErrorFlood => {
+            while black_box(true) {
+                eprintln!("{:1000}", "to nobody");
             }
         }
         Fault::ManyNotes => {

@@ -1,0 +1,2 @@
+;; Begins with a gigabyte.
+(core module $guest (memory 16384))
