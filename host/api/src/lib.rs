@@ -33,14 +33,14 @@ pub use decode::{Kind, ManifestSource, decode};
 pub use library::{HAProxyTemplateLibrary, HAProxyTemplateLibrarySpec, HAProxyTemplateLibraryStatus};
 pub use plugin::{
     BuiltinModule, ConfigMapModule, FailurePolicy, FileModule, HAProxyPlugin, HAProxyPluginSpec, HAProxyPluginStatus,
-    HttpModule, OciModule, PluginLimits, PluginModule,
+    HttpModule, OciModule, PluginConditionType, PluginLimits, PluginModule, PluginReason,
 };
 pub use published::{
     AuxiliaryFiles, HAProxyCRTListFile, HAProxyCRTListFileSpec, HAProxyCRTListFileStatus, HAProxyCfg, HAProxyCfgSpec,
     HAProxyCfgStatus, HAProxyGeneralFile, HAProxyGeneralFileSpec, HAProxyGeneralFileStatus, HAProxyMapFile,
     HAProxyMapFileSpec, HAProxyMapFileStatus, PodDeploymentStatus, PublishedObject,
 };
-pub use status::Condition;
+pub use status::{Condition, ConditionStatus, condition};
 pub use templates::{FileTemplate, MapTemplate, StorePolicy, TemplateText, WatchedResource};
 pub use units::{Bytes, Duration, InvalidBytes, InvalidDuration};
 pub use validation_test::{Assertion, AssertionType, HttpResource, ValidationTest};

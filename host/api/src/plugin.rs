@@ -167,9 +167,144 @@ pub struct HAProxyPluginStatus {
     /// The digest of the bytes that are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// The median cost of one call, in nanoseconds.
+    /// The mean cost of one call, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub median_call_nanos: Option<i64>,
+    pub mean_call_nanos: Option<i64>,
+}
+
+/// The conditions of a plugin, in the order in which they come true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PluginConditionType {
+    /// The bytes are here.
+    Fetched,
+    /// They are the pinned ones, and signed if `cosignKey` asks for it.
+    Verified,
+    /// They are a component that this host runs.
+    Compiled,
+    /// It took its config, and guards what it is to guard.
+    Ready,
+}
+
+/// Why a condition of a plugin is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PluginReason {
+    /// The condition is true.
+    Succeeded,
+    /// The module comes with haptic, and needs neither fetching nor a pin.
+    BuiltIn,
+    /// The condition is true, and a key of cosign vouches for the image.
+    SignatureVerified,
+    /// An earlier condition is not true yet.
+    Pending,
+    /// The first attempt to fetch the module is not over.
+    Fetching,
+    /// There is no `sha256`; nothing was asked for.
+    NotPinned,
+    /// The image reference, the URL or the path is not one.
+    InvalidSource,
+    /// The pull secret is missing or is no `kubernetes.io/dockerconfigjson`.
+    InvalidPullSecret,
+    /// Nobody answers: name resolution, connection or TLS failed, or the connection broke.
+    Unreachable,
+    /// The time for the whole fetch was over.
+    TimedOut,
+    /// There is no such image, tag, URL, file, ConfigMap, key or built-in plugin.
+    NotFound,
+    /// The server wants credentials, or does not take these.
+    Unauthorized,
+    /// The server answered with an error of its own, or with what cannot be understood.
+    ServerError,
+    /// A redirect changes the scheme, or there are too many of them.
+    RedirectRefused,
+    /// The module is larger than what is loaded.
+    TooLarge,
+    /// What is there is no Wasm artifact.
+    WrongMediaType,
+    /// The bytes are others than the pinned ones.
+    DigestMismatch,
+    /// `cosignKey` is not a public key that can be used.
+    InvalidKey,
+    /// The image carries no signature.
+    SignatureMissing,
+    /// No signature of the image is one that the key made for it.
+    SignatureInvalid,
+    /// The module came, but could not be kept on disk.
+    CacheFailed,
+    /// The bytes are no component that this host can compile.
+    NotAComponent,
+    /// The host will not compile it, because that would cost too much.
+    TooCostly,
+    /// It imports what no plugin may import, or more than a pure one may.
+    ImportsRefused,
+    /// It is built for another generation of the contract.
+    WrongGeneration,
+    /// It exports none of the contracts, or one with another type.
+    NoContract,
+    /// It refuses its config.
+    ConfigRefused,
+    /// It declares a filter against the contract.
+    DeclarationRefused,
+    /// It trapped or hit a limit when it was tried out.
+    StartFailed,
+    /// The configuration uses it for what it cannot do, or twice.
+    UseRefused,
+}
+
+// === impl PluginConditionType ===
+
+impl PluginConditionType {
+    /// All, in order.
+    pub const ALL: [Self; 4] = [Self::Fetched, Self::Verified, Self::Compiled, Self::Ready];
+}
+
+impl std::fmt::Display for PluginConditionType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
+}
+
+// === impl PluginReason ===
+
+impl PluginReason {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 30] = [
+        Self::Succeeded,
+        Self::BuiltIn,
+        Self::SignatureVerified,
+        Self::Pending,
+        Self::Fetching,
+        Self::NotPinned,
+        Self::InvalidSource,
+        Self::InvalidPullSecret,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::NotFound,
+        Self::Unauthorized,
+        Self::ServerError,
+        Self::RedirectRefused,
+        Self::TooLarge,
+        Self::WrongMediaType,
+        Self::DigestMismatch,
+        Self::InvalidKey,
+        Self::SignatureMissing,
+        Self::SignatureInvalid,
+        Self::CacheFailed,
+        Self::NotAComponent,
+        Self::TooCostly,
+        Self::ImportsRefused,
+        Self::WrongGeneration,
+        Self::NoContract,
+        Self::ConfigRefused,
+        Self::DeclarationRefused,
+        Self::StartFailed,
+        Self::UseRefused,
+    ];
+}
+
+impl std::fmt::Display for PluginReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
 }
 
 // === impl PluginLimits ===
@@ -189,5 +324,23 @@ impl FailurePolicy {
             Self::Fail => "Fail",
             Self::Ignore => "Ignore",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The table of reasons that users read is that of the code: a reason is added in both or in neither.
+    #[test]
+    fn the_documentation_names_every_reason_and_no_other() {
+        let text = include_str!("../../plugins/docs/sources.md");
+        let (_, table) = text.split_once("| reason | what it means | what to do |").unwrap_or_default();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let named: BTreeSet<String> = rows.filter_map(|row| Some(row.split('`').nth(1)?.to_owned())).collect();
+        let known: BTreeSet<String> = PluginReason::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(named, known);
     }
 }

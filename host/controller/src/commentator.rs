@@ -112,7 +112,10 @@ impl Commentator {
                     "{name} is not accepted: {words}; the last good configuration goes on serving"
                 );
             }
-            Event::ConfigValidated { name, .. } => {
+            Event::ConfigValidated { name, warnings, .. } => {
+                for warning in warnings.iter() {
+                    tracing::warn!(target: "haptic::config", %correlation, code = %warning.code, "{warning}");
+                }
                 tracing::info!(target: "haptic::config", %correlation, "{name} is accepted and serves");
             }
             _ => {}

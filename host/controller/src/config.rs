@@ -6,14 +6,17 @@ mod basic;
 mod locate;
 mod merge;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use haptic_api::{
     HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, ValidationTest, Validator, WatchedResource,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::TemplateSet;
-use haptic_store::RawObject;
+use haptic_store::{RawChange, RawKey, RawObject};
 
 use crate::core::Settings;
 
@@ -26,6 +29,10 @@ pub struct ConfigObjects {
     pub configs: Vec<Arc<RawObject>>,
     pub libraries: Vec<Arc<RawObject>>,
     pub plugins: Vec<Arc<RawObject>>,
+    /// ConfigMaps and Secrets that plugins name, those that are there.
+    pub attached: Vec<Arc<RawObject>>,
+    /// Everything that plugins name, there or not: when it comes or changes, the configuration is tried again.
+    references: BTreeSet<RawKey>,
 }
 
 /// A decoded and merged configuration that has yet to pass the load gate.
@@ -39,6 +46,8 @@ pub struct Candidate {
     pub tests: BTreeMap<String, ValidationTest>,
     /// In the order of the configuration's `plugins`.
     pub plugins: Vec<NamedPlugin>,
+    /// ConfigMaps and Secrets that plugins name.
+    pub attached: Vec<Arc<RawObject>>,
     pub validators: Vec<Validator>,
     pub settings: Settings,
     /// Plugins may import `haptic:plugin/*` only.
@@ -84,15 +93,19 @@ impl ConfigObjects {
     /// Picks haptic's own kinds out of all objects of a source.
     pub fn pick(objects: impl IntoIterator<Item = Arc<RawObject>>) -> Self {
         let mut picked = Self::default();
-        for object in objects.into_iter().filter(|object| object.group() == haptic_api::GROUP) {
-            match object.kind.as_ref() {
-                "HAProxyTemplateConfig" => picked.configs.push(object),
-                "HAProxyTemplateLibrary" => picked.libraries.push(object),
-                "HAProxyPlugin" => picked.plugins.push(object),
+        for object in objects {
+            match (object.group(), object.kind.as_ref()) {
+                (haptic_api::GROUP, "HAProxyTemplateConfig") => picked.configs.push(object),
+                (haptic_api::GROUP, "HAProxyTemplateLibrary") => picked.libraries.push(object),
+                (haptic_api::GROUP, "HAProxyPlugin") => picked.plugins.push(object),
+                ("", "ConfigMap" | "Secret") => picked.attached.push(object),
                 _ => {}
             }
         }
-        for kind in [&mut picked.configs, &mut picked.libraries, &mut picked.plugins] {
+        picked.references = picked.plugins.iter().flat_map(|plugin| references(plugin)).collect();
+        let references = &picked.references;
+        picked.attached.retain(|object| references.contains(&object.key()));
+        for kind in [&mut picked.configs, &mut picked.libraries, &mut picked.plugins, &mut picked.attached] {
             kind.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         }
         picked
@@ -101,9 +114,19 @@ impl ConfigObjects {
     /// Whether two sets are made of the same objects, so that nothing has to be loaded again.
     pub fn same(&self, other: &Self) -> bool {
         let serials = |set: &Self| -> Vec<u64> {
-            set.configs.iter().chain(&set.libraries).chain(&set.plugins).map(|object| object.serial()).collect()
+            let all = set.configs.iter().chain(&set.libraries).chain(&set.plugins).chain(&set.attached);
+            all.map(|object| object.serial()).collect()
         };
         serials(self) == serials(other)
+    }
+
+    /// Whether a change can make another configuration of these objects.
+    pub fn concerned(&self, change: &RawChange) -> bool {
+        let key = match change {
+            RawChange::Upsert(object) => object.key(),
+            RawChange::Delete(key) => key.clone(),
+        };
+        *key.group == *haptic_api::GROUP || self.references.contains(&key)
     }
 
     /// For a person.
@@ -139,7 +162,8 @@ impl ConfigObjects {
         if !findings.is_empty() {
             return Err(findings);
         }
-        merge::candidate(raw, config, libraries, plugins)
+        let candidate = merge::candidate(raw, config, libraries, plugins)?;
+        Ok(Candidate { attached: self.attached.clone(), ..candidate })
     }
 
     fn libraries_of(
@@ -195,6 +219,17 @@ impl ConfigObjects {
         }
         plugins
     }
+}
+
+/// What a plugin names besides itself. A manifest that does not decode names what can be read of it.
+fn references(plugin: &RawObject) -> Vec<RawKey> {
+    let value = plugin.value();
+    let named = [("ConfigMap", "/spec/module/configMap/name"), ("Secret", "/spec/module/oci/pullSecret")];
+    let key = |(kind, pointer): (&str, &str)| {
+        let name = value.pointer(pointer)?.as_str()?;
+        Some(RawKey { group: "".into(), kind: kind.into(), namespace: plugin.namespace.clone(), name: name.into() })
+    };
+    named.into_iter().filter_map(key).collect()
 }
 
 fn torn(raw: &RawObject, message: String) -> Finding {

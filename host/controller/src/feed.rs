@@ -1,17 +1,16 @@
 //! The feed: one task that owns the source. Objects of watched resources go to the serving core's store and through the
 //! ResourceWatcher; objects of haptic's own group make a configuration candidate, which goes through the load gate on
-//! a blocking thread while everything else goes on, and takes over in place when it passes.
+//! a blocking thread while everything else goes on, and takes over in place when it passes. A candidate that was judged
+//! without a module that could not be fetched is judged again when the module comes.
 
-use std::sync::Arc;
+mod trial;
+
+use std::{sync::Arc, time::Duration};
 
 use haptic_model::{Finding, ObjectRef};
 use haptic_store::{Changed, RawChange};
 use thiserror::Error;
-use tokio::{
-    sync::watch,
-    task::{JoinError, JoinHandle},
-    time::Instant,
-};
+use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,8 +20,9 @@ use crate::{
     config::{self, ConfigObjects},
     core::{ActiveCore, Core, fingerprint},
     events::{Change, ChangedObject, Event},
-    load_gate::{Accepted, ConfigValidationRequest, Serving, admit},
-    plugin_loader::PluginLoader,
+    feed::trial::{Judge, Trial, Verdict, ended},
+    load_gate::{Accepted, Serving},
+    plugin_loader::{PluginLoader, PluginState, PluginStates},
     quarantine::Quarantine,
     source::{Picture, Source, SourceError, SourceUpdate},
     watcher::ResourceWatcher,
@@ -46,6 +46,11 @@ pub struct GateParts {
     pub loader: PluginLoader,
     pub haproxy: (u16, u16),
     pub clock: WallClock,
+    /// How long a candidate waits for the first attempt at its modules before it is judged without those that did not
+    /// come. What comes later has it judged again.
+    pub fetch_patience: Duration,
+    /// What is known about each plugin of the newest configuration.
+    pub plugins: Arc<PluginStates>,
 }
 
 pub struct Feed {
@@ -59,6 +64,9 @@ pub struct Feed {
     findings: Arc<SourceFindings>,
     stop: CancellationToken,
     judged: ConfigObjects,
+    /// The judged set was judged without modules that may still come.
+    waits: bool,
+    modules: watch::Receiver<u64>,
     trial: Option<Trial>,
 }
 
@@ -68,21 +76,6 @@ pub enum FeedError {
     Source(#[from] SourceError),
     #[error("the load gate stopped unexpectedly")]
     Gate(#[source] JoinError),
-}
-
-/// A candidate in the load gate.
-struct Trial {
-    verdict: JoinHandle<Verdict>,
-    cancellation: Cancellation,
-    /// What changed since the candidate's store was filled.
-    since: Vec<RawChange>,
-    /// Newer configuration objects came: the verdict is about an older set.
-    outdated: bool,
-}
-
-struct Verdict {
-    name: Arc<str>,
-    outcome: Result<Accepted, Vec<Finding>>,
 }
 
 /// The first accepted configuration, before any stage runs.
@@ -96,6 +89,7 @@ pub struct FeedStart {
     source: Box<dyn Source>,
     picture: Picture,
     judged: ConfigObjects,
+    waits: bool,
 }
 
 // === impl ManifestFindings ===
@@ -123,23 +117,35 @@ impl FirstLoad {
         rejected: impl Fn(&[Finding]) -> Patience,
     ) -> Result<Result<Self, Vec<Finding>>, FeedError> {
         let mut picture = Picture::default();
+        let mut modules = gate.loader.modules().changed();
         let update = source.first().await?;
         take(&mut picture, &update, findings);
         loop {
             let judged = ConfigObjects::pick(picture.objects().cloned());
-            let verdict = judge(judged.clone(), picture.as_changes(), gate.clone(), None, Cancellation::new());
-            match verdict.await.map_err(FeedError::Gate)?.outcome {
+            let trial = Judge { objects: judged.clone(), gate: gate.clone(), serving: None };
+            // A change that comes meanwhile waits: nothing serves that it could make better.
+            let (waiting, cancelled) = (CancellationToken::new(), Cancellation::new());
+            let verdict = trial.run(picture.as_changes(), waiting, cancelled).await.map_err(FeedError::Gate)?;
+            let mistakes = match verdict.outcome {
                 Ok(accepted) => {
-                    let start = FeedStart { source, picture, judged };
+                    let start = FeedStart { source, picture, judged, waits: verdict.waits };
                     return Ok(Ok(Self { start, accepted }));
                 }
-                Err(mistakes) => match rejected(&mistakes) {
-                    Patience::GiveUp => return Ok(Err(mistakes)),
-                    Patience::WaitForChange => {
-                        let update = source.next().await?;
-                        take(&mut picture, &update, findings);
+                Err(mistakes) => mistakes,
+            };
+            if rejected(&mistakes) == Patience::GiveUp {
+                return Ok(Err(mistakes));
+            }
+            loop {
+                tokio::select! {
+                    update = source.next() => {
+                        take(&mut picture, &update?, findings);
+                        break;
                     }
-                },
+                    Ok(()) = modules.changed() => if gate.look_again() && verdict.waits {
+                        break;
+                    },
+                }
             }
         }
     }
@@ -165,6 +171,9 @@ impl Feed {
         findings: Arc<SourceFindings>,
         stop: CancellationToken,
     ) -> Self {
+        let mut modules = gate.loader.modules().changed();
+        // One may have come since the first load.
+        modules.mark_changed();
         let mut feed = Self {
             bus: bus.clone(),
             source: start.source,
@@ -176,6 +185,8 @@ impl Feed {
             findings,
             stop,
             judged: start.judged,
+            waits: start.waits,
+            modules,
             trial: None,
         };
         feed.configure_windows();
@@ -192,10 +203,11 @@ impl Feed {
                 update = self.source.next() => self.take(&update?),
                 () = until(due) => self.watcher.publish_due(&self.bus),
                 verdict = ended(&mut self.trial) => self.conclude(verdict.map_err(FeedError::Gate)?),
+                Ok(()) = self.modules.changed() => self.look_at_modules(),
             }
         }
         if let Some(trial) = self.trial {
-            trial.cancellation.cancel();
+            trial.cancel();
             // Cancelled or not, its verdict is of no use any more.
             let _ = trial.verdict.await;
         }
@@ -215,7 +227,7 @@ impl Feed {
             self.announce(&core, &changed, &update.changes);
         }
         // Looking through all objects is not for the path of an endpoint change.
-        if plain.iter().any(is_config) {
+        if plain.iter().any(|change| self.judged.concerned(change)) {
             let objects = ConfigObjects::pick(self.picture.objects().cloned());
             if !objects.same(&self.judged) {
                 self.try_out(objects);
@@ -249,7 +261,7 @@ impl Feed {
     fn try_out(&mut self, objects: ConfigObjects) {
         if let Some(trial) = &mut self.trial {
             trial.outdated = true;
-            trial.cancellation.cancel();
+            trial.cancel();
             return;
         }
         self.judged = objects.clone();
@@ -257,14 +269,26 @@ impl Feed {
         let serving =
             Some(Serving { quarantined: self.quarantine.units(), core: self.core.get(), haproxy: self.gate.haproxy });
         let changes = self.picture.as_changes();
-        let verdict = judge(objects, changes, self.gate.clone(), serving, cancellation.clone());
-        self.trial = Some(Trial { verdict, cancellation, since: Vec::new(), outdated: false });
+        let waiting = CancellationToken::new();
+        let judge = Judge { objects, gate: self.gate.clone(), serving };
+        let verdict = tokio::spawn(judge.run(changes, waiting.clone(), cancellation.clone()));
+        self.trial = Some(Trial { verdict, waiting, cancellation, since: Vec::new(), outdated: false });
         let name = self.core.get().name.clone();
         self.bus.publish(Event::ConfigParsed { correlation: self.bus.correlate(), name });
     }
 
+    /// A module came, or failed for another reason.
+    fn look_at_modules(&mut self) {
+        let came = self.gate.look_again();
+        // A trial that runs looks again at its end.
+        if came && self.waits && self.trial.is_none() {
+            self.try_out(self.judged.clone());
+        }
+    }
+
     fn conclude(&mut self, verdict: Verdict) {
         let Some(trial) = self.trial.take() else { return };
+        self.waits = verdict.waits;
         if trial.outdated {
             let objects = ConfigObjects::pick(self.picture.objects().cloned());
             return self.try_out(objects);
@@ -286,6 +310,8 @@ impl Feed {
                 self.bus.publish(Event::ConfigInvalid { correlation, name, findings: findings.into() });
             }
         }
+        // What came while the candidate was judged without it.
+        self.look_at_modules();
     }
 
     fn configure_windows(&mut self) {
@@ -321,35 +347,23 @@ fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings)
     });
 }
 
-/// Decodes, merges and judges on a blocking thread.
-fn judge(
-    objects: ConfigObjects,
-    changes: Vec<RawChange>,
-    gate: GateParts,
-    serving: Option<Serving>,
-    cancelled: Cancellation,
-) -> JoinHandle<Verdict> {
-    tokio::task::spawn_blocking(move || {
-        let candidate = match objects.candidate() {
-            Ok(candidate) => candidate,
-            Err(findings) => return Verdict { name: objects.name(), outcome: Err(findings) },
-        };
-        let request = ConfigValidationRequest {
-            candidate: &candidate,
-            check: &*gate.check,
-            haproxy: gate.haproxy,
-            now: gate.clock.now(),
-            cancelled: &cancelled,
-        };
-        let outcome = admit(&request, &gate.loader, &changes, serving.as_ref());
-        Verdict { name: candidate.name.clone(), outcome }
-    })
-}
+// === impl GateParts ===
 
-async fn ended(trial: &mut Option<Trial>) -> Result<Verdict, JoinError> {
-    match trial {
-        Some(trial) => (&mut trial.verdict).await,
-        None => std::future::pending().await,
+impl GateParts {
+    /// Brings up to date what is known about missing modules. Says whether one came.
+    fn look_again(&self) -> bool {
+        let mut states = (**self.plugins.borrow()).clone();
+        let came = self.loader.look_again(&mut states);
+        self.plugins.send_if_modified(|known| {
+            let told =
+                |states: &[PluginState]| -> Vec<_> { states.iter().map(|state| state.progress.clone()).collect() };
+            let changed = told(known) != told(&states);
+            if changed {
+                *known = Arc::new(states);
+            }
+            changed
+        });
+        came
     }
 }
 

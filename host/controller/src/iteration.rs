@@ -46,6 +46,7 @@ pub fn wire(parts: Parts, bus: &Arc<EventBus>, supervisor: &mut Supervisor) {
         parts;
     let haproxy = gate.haproxy;
     let manifests = findings.subscribe();
+    let plugins = gate.plugins.subscribe();
 
     // 1. A watch event updates the store's index; bursts coalesce per resource in its debounce window.
     let feed = Feed::new(bus, start, core.clone(), quarantine.clone(), gate.clone(), findings, stop.clone());
@@ -64,7 +65,7 @@ pub fn wire(parts: Parts, bus: &Arc<EventBus>, supervisor: &mut Supervisor) {
 
     // 4. Every pod gets the diff against its own baseline; results, then status.
     supervisor.spawn_fallible("Deployer", Deployer::new(bus, connect).run());
-    let status = StatusApplier::new(bus, core, manifests, clock.clone(), status_folder);
+    let status = StatusApplier::new(bus, core, manifests, plugins, clock.clone(), status_folder);
     supervisor.spawn("StatusApplier", status.run());
 
     // Observers decide nothing.

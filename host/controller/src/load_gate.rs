@@ -18,7 +18,6 @@ use crate::{
     config::Candidate,
     core::Core,
     pipeline::{Output, Pipeline},
-    plugin_loader::PluginLoader,
     quarantine::RefusedUnit,
     validation_tests::{TestRun, TestSelection},
 };
@@ -60,19 +59,18 @@ pub struct Serving {
     pub haproxy: (u16, u16),
 }
 
-/// Runs the whole gate. `objects` is everything the source has; `serving` is what serves today, if anything does.
+/// Runs the whole gate with the plugins of the candidate. `objects` is everything the source has; `serving` is what serves today, if anything does.
 ///
 /// # Errors
 /// Everything that is wrong, located in manifests.
 pub fn admit(
     request: &ConfigValidationRequest<'_>,
-    loader: &PluginLoader,
+    plugins: Arc<PluginSet>,
     objects: &[RawChange],
     serving: Option<&Serving>,
 ) -> Result<Accepted, Vec<Finding>> {
     let candidate = request.candidate;
     let located = |findings| candidate.sources.all_in_manifests(findings);
-    let plugins = loader.load(candidate)?;
     let (renderer, resources) = request.scatter(&plugins).map_err(located)?;
     let mut store = Store::new(resources);
     store.sync(objects);

@@ -1,67 +1,140 @@
-//! Loads the plugins of a candidate from where their manifests say, pinned by digest. Blocks.
+//! Loads the plugins of a candidate. Modules that must be fetched are fetched by tasks of their own ([`Modules`]); a
+//! load takes what is there, proved again, and says what is missing. Blocks, but never for the network.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod module;
+mod state;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use haptic_api as api;
 use haptic_model::{Digest, Finding, FindingCode, ports::FailurePolicy};
+use haptic_modules::{ModuleState, Modules, Wanted};
 use haptic_plugins::{
-    Limits, LoadedPlugin, MAX_MODULE_BYTES, PluginHost, PluginSet, PluginSettings, PluginUse, Purity, ValidatorScope,
+    InvalidPluginSet, Limits, LoadedPlugin, PluginHost, PluginSet, PluginSettings, PluginUse, Purity, ValidatorScope,
+};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    config::{Candidate, NamedPlugin},
+    plugin_loader::module::Module,
 };
 
-use crate::config::{Candidate, NamedPlugin};
+pub use state::{PluginFault, PluginState, Proof};
+
+/// What is known about each plugin of the newest configuration.
+pub type PluginStates = watch::Sender<Arc<Vec<PluginState>>>;
 
 #[derive(Clone)]
 pub struct PluginLoader {
     host: Arc<PluginHost>,
     /// Modules that come with the binary.
     builtin: Arc<BTreeMap<String, Bytes>>,
+    modules: Arc<Modules>,
+}
+
+/// What a load came to.
+pub struct Loading {
+    /// The plugins that serve the candidate, or why it is held.
+    pub set: Result<Arc<PluginSet>, Vec<Finding>>,
+    /// Plugins that are left out because their `failurePolicy` is `Ignore`.
+    pub warnings: Vec<Finding>,
+    pub states: Vec<PluginState>,
 }
 
 // === impl PluginLoader ===
 
 impl PluginLoader {
-    pub fn new(host: Arc<PluginHost>, builtin: BTreeMap<String, Bytes>) -> Self {
-        Self { host, builtin: Arc::new(builtin) }
+    pub fn new(host: Arc<PluginHost>, builtin: BTreeMap<String, Bytes>, modules: Arc<Modules>) -> Self {
+        Self { host, builtin: Arc::new(builtin), modules }
     }
 
-    /// # Errors
-    /// Every plugin that cannot be loaded, with the manifest's file and line.
-    pub fn load(&self, candidate: &Candidate) -> Result<Arc<PluginSet>, Vec<Finding>> {
-        let mut uses = Vec::new();
-        let mut findings = Vec::new();
+    pub fn modules(&self) -> &Arc<Modules> {
+        &self.modules
+    }
+
+    /// Wants the modules of a candidate from now on, and no others; waits until each was tried once, at most until
+    /// `deadline`.
+    pub async fn want(&self, candidate: &Candidate, deadline: Instant) {
+        let wanted = self.wanted(candidate);
+        self.modules.want(wanted.iter().cloned());
+        self.modules.settled(&wanted, deadline).await;
+    }
+
+    /// Fetches the modules of a candidate once, for a command that does not wait for better times.
+    pub async fn fetch_once(&self, candidate: &Candidate) {
+        self.modules.attempt(self.wanted(candidate)).await;
+    }
+
+    /// Takes what is there.
+    pub fn load(&self, candidate: &Candidate) -> Loading {
+        let mut loading = Loading { set: Err(Vec::new()), warnings: Vec::new(), states: Vec::new() };
+        let (mut uses, mut held) = (Vec::new(), Vec::new());
         for named in &candidate.plugins {
-            match self.load_one(named, candidate.pure_plugins) {
-                Ok(plugin) => {
-                    let validators = scopes(candidate, &named.raw.name);
-                    uses.push(PluginUse { plugin, validators });
-                }
-                Err((message, hint)) => findings.push(about(named, message).hint(hint)),
+            let (state, plugin) = self.load_one(named, candidate);
+            match (&state.progress, named.plugin.spec.failure_policy) {
+                (Ok(_), _) => {}
+                (Err(fault), api::FailurePolicy::Fail) => held.push(refusal(named, fault)),
+                (Err(fault), api::FailurePolicy::Ignore) => loading.warnings.push(left_out(named, fault)),
+            }
+            uses.extend(plugin.map(|plugin| PluginUse { plugin, validators: scopes(candidate, &named.raw.name) }));
+            loading.states.push(state);
+        }
+        loading.set = if held.is_empty() { loading.put_together(candidate, uses) } else { Err(held) };
+        loading
+    }
+
+    /// Brings up to date what is said about modules that are still missing. Says whether one that was missing is there.
+    pub fn look_again(&self, states: &mut [PluginState]) -> bool {
+        let mut came = false;
+        for state in states {
+            let Some(wanted) = &state.missing else { continue };
+            match self.modules.state(wanted) {
+                ModuleState::Ready => came = true,
+                ModuleState::Pending => {}
+                ModuleState::Failed(error) => state.progress = Err(error.into()),
             }
         }
-        if !findings.is_empty() {
-            return Err(findings);
-        }
-        PluginSet::new(uses).map(Arc::new).map_err(|error| {
-            let finding = Finding::error(FindingCode::ConfigInvalid, format!("{}: {error}", candidate.name));
-            vec![finding.hint("correct plugins and validators of the configuration")]
-        })
+        came
     }
 
-    fn load_one(&self, named: &NamedPlugin, pure: bool) -> Result<Arc<LoadedPlugin>, (String, &'static str)> {
-        let spec = &named.plugin.spec;
-        if spec.cosign_key.is_some() {
-            // A key that nobody checks would look like a signature that somebody did.
-            let message = "cosignKey is set, and signatures are not verified yet".to_owned();
-            return Err((message, "remove cosignKey, and pin the module with sha256"));
+    fn wanted(&self, candidate: &Candidate) -> Vec<Wanted> {
+        let modules = candidate.plugins.iter().map(|named| Module::of(named, &candidate.attached, &self.builtin));
+        modules
+            .filter_map(|module| match module {
+                Ok(Module::Elsewhere(wanted)) => Some(wanted),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn load_one(&self, named: &NamedPlugin, candidate: &Candidate) -> (PluginState, Option<Arc<LoadedPlugin>>) {
+        let mut state = PluginState::of(named);
+        let bytes = match Module::of(named, &candidate.attached, &self.builtin) {
+            Err(fault) => Err(fault),
+            Ok(Module::Here(bytes)) => Ok(bytes),
+            Ok(Module::Elsewhere(wanted)) => self.modules.open(&wanted).ok_or_else(|| {
+                let fault = match self.modules.state(&wanted) {
+                    ModuleState::Failed(error) => error.into(),
+                    ModuleState::Pending | ModuleState::Ready => PluginFault::fetching(&wanted),
+                };
+                state.missing = Some(wanted);
+                fault
+            }),
+        };
+        let loaded = bytes.and_then(|bytes| self.admit(named, &bytes, candidate.pure_plugins));
+        match loaded {
+            Ok(plugin) => (state, Some(plugin)),
+            Err(fault) => {
+                state.progress = Err(fault);
+                (state, None)
+            }
         }
-        let module = self.module(named)?;
-        let pinned = spec.sha256.as_deref().map(str::parse::<Digest>).transpose();
-        let pinned = pinned.map_err(|error| (format!("sha256: {error}"), "pin the digest that `sha256sum` prints"))?;
+    }
+
+    fn admit(&self, named: &NamedPlugin, module: &Bytes, pure: bool) -> Result<Arc<LoadedPlugin>, PluginFault> {
+        let spec = &named.plugin.spec;
+        let pinned = spec.sha256.as_deref().and_then(|digest| digest.parse::<Digest>().ok());
         let settings = PluginSettings {
             config: serde_json::Value::Object(spec.config.clone()),
             limits: Limits {
@@ -76,43 +149,46 @@ impl PluginLoader {
             },
             purity: if pure || spec.pure { Purity::Pure } else { Purity::Wasi },
         };
-        self.host
-            .load(&named.raw.name, &module, pinned, &settings)
-            .map_err(|error| (error.to_string(), "see `haptic plugin inspect` for what the module is"))
-    }
-
-    fn module(&self, named: &NamedPlugin) -> Result<Bytes, (String, &'static str)> {
-        let module = &named.plugin.spec.module;
-        if let Some(builtin) = &module.builtin {
-            let known = || self.builtin.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return self.builtin.get(&builtin.name).cloned().ok_or_else(|| {
-                let message = format!("no plugin `{}` comes with haptic, only {}", builtin.name, known());
-                (message, "correct module.builtin.name")
-            });
-        }
-        if let Some(file) = &module.file {
-            return read(&Path::new(named.folder.as_ref()).join(&file.path));
-        }
-        Err((
-            "standalone mode reads modules of `builtin` and `file` only".to_owned(),
-            "download the module and name it with module.file.path",
-        ))
+        self.host.load(&named.raw.name, module, pinned, &settings).map_err(|error| PluginFault::of(&error.reason))
     }
 }
 
-fn read(path: &PathBuf) -> Result<Bytes, (String, &'static str)> {
-    let failed = |error: std::io::Error| {
-        (
-            format!("could not read the module {}: {error}", path.display()),
-            "build the plugin, or correct module.file.path",
-        )
-    };
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > MAX_MODULE_BYTES as u64 {
-        let message = format!("the module {} has {size} bytes, over the limit of {MAX_MODULE_BYTES}", path.display());
-        return Err((message, "build the plugin for size"));
+// === impl Loading ===
+
+impl Loading {
+    fn put_together(&mut self, candidate: &Candidate, uses: Vec<PluginUse>) -> Result<Arc<PluginSet>, Vec<Finding>> {
+        PluginSet::new(uses).map(Arc::new).map_err(|error| {
+            let blamed = match &error {
+                InvalidPluginSet::Glob { plugin, .. }
+                | InvalidPluginSet::PluginTwice { plugin }
+                | InvalidPluginSet::NoValidator { plugin } => plugin,
+                InvalidPluginSet::FilterTwice { second, .. } => second,
+            };
+            if let Some(state) = self.states.iter_mut().find(|state| state.name == *blamed) {
+                state.progress = Err(PluginFault::misused(&error));
+            }
+            let finding = Finding::error(FindingCode::ConfigInvalid, format!("{}: {error}", candidate.name));
+            vec![finding.hint("correct plugins and validators of the configuration")]
+        })
     }
-    std::fs::read(path).map(Bytes::from).map_err(failed)
+}
+
+fn refusal(named: &NamedPlugin, fault: &PluginFault) -> Finding {
+    let message = format!("plugin `{}` cannot be loaded ({}): {}", named.raw.name, fault.reason, fault.message);
+    about(named, Finding::error(FindingCode::PluginFailed, message)).hint(fault.next_step.clone())
+}
+
+fn left_out(named: &NamedPlugin, fault: &PluginFault) -> Finding {
+    let message = format!(
+        "plugin `{}` is left out, and what it was to check goes unchecked ({}): {}",
+        named.raw.name, fault.reason, fault.message
+    );
+    about(named, Finding::warning(FindingCode::PluginFailed, message)).hint(fault.next_step.clone())
+}
+
+fn about(named: &NamedPlugin, finding: Finding) -> Finding {
+    let source = &named.raw.source;
+    finding.about(Some(named.raw.reference())).at(source.file.clone(), source.line, 0)
 }
 
 fn scopes(candidate: &Candidate, plugin: &str) -> Vec<ValidatorScope> {
@@ -122,10 +198,5 @@ fn scopes(candidate: &Candidate, plugin: &str) -> Vec<ValidatorScope> {
         .collect()
 }
 
-fn about(named: &NamedPlugin, message: String) -> Finding {
-    Finding::error(FindingCode::PluginFailed, message).about(Some(named.raw.reference())).at(
-        named.raw.source.file.clone(),
-        named.raw.source.line,
-        0,
-    )
-}
+#[cfg(test)]
+mod tests;

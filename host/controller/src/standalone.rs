@@ -4,11 +4,18 @@
 mod epoch;
 mod once;
 
-use std::{collections::BTreeMap, convert::Infallible, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use haptic_haproxy::check::Checker;
 use haptic_model::Finding;
+use haptic_modules::{Backoff, Cache, CacheError, Fetcher, Limits, Modules, Transport, TransportError};
 use haptic_plugins::PluginHost;
 use haptic_store::OpenDirectoryError;
 use prometheus_client::registry::Registry;
@@ -24,7 +31,7 @@ use crate::{
     commentator::History,
     core::{ActiveCore, Settings, fingerprint},
     events::{Correlation, Event, EventKind},
-    feed::{FeedError, FirstLoad, GateParts, Patience},
+    feed::{FeedError, FirstLoad, GateParts, Patience, SourceFindings},
     iteration::{Parts, wire},
     metrics::Metrics,
     plugin_loader::PluginLoader,
@@ -32,12 +39,16 @@ use crate::{
     quarantine::Quarantine,
     source::Directories,
     standalone::once::{OncePass, OnceReport},
+    status::tell_of_plugins,
     supervisor::{IterationError, Supervisor},
     unix_agent,
 };
 
 pub use epoch::EpochError;
 pub use once::{OnceError, OnceReport as StandaloneReport};
+
+/// How long a configuration waits for the modules of its plugins before it is judged without those that did not come.
+const FETCH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The name of the one pod.
 const POD: &str = "local";
@@ -82,6 +93,10 @@ pub enum StandaloneError {
     ConfigInvalid(Vec<Finding>),
     #[error("asking the local agent for its state failed")]
     Agent(#[from] AgentError),
+    #[error("preparing to fetch plugin modules")]
+    Transport(#[from] TransportError),
+    #[error("opening the cache of plugin modules")]
+    ModuleCache(#[from] CacheError),
     #[error(transparent)]
     Epoch(#[from] EpochError),
     #[error(transparent)]
@@ -104,24 +119,28 @@ pub async fn run_standalone(
 ) -> Result<Option<OnceReport>, StandaloneError> {
     let bus = EventBus::new();
     let metrics = Metrics::register(registry);
+    registry.register_collector(Box::new(options.plugin_host.metrics()));
     let findings = Arc::new(watch::Sender::default());
+    let modules = modules(&options.state_dir)?;
     let gate = GateParts {
         check: Arc::new(Checkers::new(options.checkers)),
-        loader: PluginLoader::new(options.plugin_host, options.builtin_plugins),
+        loader: PluginLoader::new(options.plugin_host, options.builtin_plugins, modules.clone()),
         haproxy: options.haproxy,
         clock: options.clock.clone(),
+        fetch_patience: match options.run {
+            RunMode::Serve => FETCH_PATIENCE,
+            RunMode::Once => Limits::default().total,
+        },
+        plugins: Arc::default(),
     };
+    let status_folder = options.state_dir.join("status");
+    let stop = options.stop.child_token();
+    let mut supervisor = Supervisor::default();
+    supervisor.spawn("ModuleFetcher", fetch_until(stop.clone(), modules));
 
-    // The first configuration passes the load gate before any stage runs; HAProxy serves its last known good meanwhile.
-    let source = Box::new(Directories::open(&options.dirs)?);
-    let patience = |mistakes: &[Finding]| rejected(mistakes, options.run);
-    let first = tokio::select! {
-        first = FirstLoad::wait(source, &gate, &findings, patience) => {
-            first?.map_err(StandaloneError::ConfigInvalid)?
-        }
-        () = options.stop.cancelled() => return stopped_early(options.run),
-    };
-    let FirstLoad { start, accepted } = first;
+    let first =
+        first_load(&options.dirs, options.run, &gate, &findings, &status_folder, &mut supervisor, &stop).await?;
+    let Some(FirstLoad { start, accepted }) = first else { return stopped_early(options.run) };
     configured(&accepted.core.settings);
     tracing::info!(target: "haptic::config", "{} is accepted and serves", accepted.core.name);
 
@@ -138,8 +157,7 @@ pub async fn run_standalone(
     let snapshot = accepted.core.store.lock().snapshot();
     quarantine.add(accepted.refused, |object| fingerprint(&snapshot, object));
     let core = ActiveCore::new(Arc::new(accepted.core));
-    let stop = options.stop.child_token();
-    let mut supervisor = Supervisor::default();
+    let warnings = accepted.warnings;
     let parts = Parts {
         start,
         core: core.clone(),
@@ -148,7 +166,7 @@ pub async fn run_standalone(
         connect,
         clock: options.clock,
         findings,
-        status_folder: options.state_dir.join("status"),
+        status_folder,
         history: options.history,
         metrics,
         stop: stop.clone(),
@@ -163,6 +181,10 @@ pub async fn run_standalone(
         std::future::pending::<Infallible>().await
     };
     publish_facts(&bus, pod, epoch);
+    if !warnings.is_empty() {
+        let (correlation, name) = (bus.correlate(), core.get().name.clone());
+        bus.publish(Event::ConfigValidated { correlation, name, warnings: warnings.into() });
+    }
     bus.start();
 
     let outcome = tokio::select! {
@@ -184,6 +206,44 @@ pub async fn run_standalone(
     }
 }
 
+/// The first configuration passes the load gate before any stage runs; HAProxy serves its last known good meanwhile.
+/// `None` = it was told to stop.
+async fn first_load(
+    dirs: &[PathBuf],
+    run: RunMode,
+    gate: &GateParts,
+    findings: &SourceFindings,
+    status_folder: &Path,
+    supervisor: &mut Supervisor,
+    stop: &CancellationToken,
+) -> Result<Option<FirstLoad>, StandaloneError> {
+    let source = Box::new(Directories::open(dirs)?);
+    let plugins = tell_of_plugins(gate.plugins.subscribe(), gate.clock.clone(), status_folder.to_owned());
+    tokio::select! {
+        // First, because the fetcher ends by itself once it is told to stop.
+        biased;
+        () = stop.cancelled() => Ok(None),
+        ended = supervisor.ended_early() => Err(ended.into()),
+        never = plugins => match never {},
+        first = FirstLoad::wait(source, gate, findings, |mistakes| rejected(mistakes, run)) => {
+            first?.map(Some).map_err(StandaloneError::ConfigInvalid)
+        }
+    }
+}
+
+fn modules(state_dir: &Path) -> Result<Arc<Modules>, StandaloneError> {
+    let cache = Cache::open(&state_dir.join("module-cache"))?;
+    let transport = Transport::new(Limits::default())?;
+    Ok(Modules::new(Fetcher::new(transport, Some(cache)), Backoff::default()))
+}
+
+async fn fetch_until(stop: CancellationToken, modules: Arc<Modules>) {
+    tokio::select! {
+        () = modules.run() => {}
+        () = stop.cancelled() => {}
+    }
+}
+
 fn publish_facts(bus: &EventBus, pod: Pod, epoch: u64) {
     let correlation: Correlation = bus.correlate();
     bus.publish(Event::BecameLeader { correlation, epoch });
@@ -191,7 +251,7 @@ fn publish_facts(bus: &EventBus, pod: Pod, epoch: u64) {
     bus.publish(Event::IndexSynchronized { correlation });
 }
 
-async fn take_epoch(connect: &Connect, pod: &Pod, state_dir: &std::path::Path) -> Result<u64, StandaloneError> {
+async fn take_epoch(connect: &Connect, pod: &Pod, state_dir: &Path) -> Result<u64, StandaloneError> {
     let agent = connect(&pod.endpoint);
     let seen = agent.state(PlanDocument::Without).await?.token.leader_epoch;
     Ok(epoch::take(state_dir, seen).await?)

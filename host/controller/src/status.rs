@@ -7,8 +7,9 @@
 
 mod document;
 mod files;
+mod plugins;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use haptic_model::Finding;
 use tokio::{sync::watch, time::Instant};
@@ -19,10 +20,12 @@ use crate::{
     core::ActiveCore,
     events::{Event, EventKind, GateVerdict},
     feed::ManifestFindings,
+    plugin_loader::PluginState,
     pod::{PodOutcome, PodReport},
     status::{
-        document::{Condition, ConfigStatus, LastReconciliation, ObjectsStatus, PluginStatus, PodStatus},
+        document::{Condition, ConfigStatus, LastReconciliation, ObjectsStatus, PodStatus},
         files::StatusFiles,
+        plugins::PluginStatuses,
     },
 };
 
@@ -32,6 +35,8 @@ const GATHER: Duration = Duration::from_millis(100);
 pub struct StatusApplier {
     events: Subscription,
     manifests: watch::Receiver<ManifestFindings>,
+    plugins: watch::Receiver<Arc<Vec<PluginState>>>,
+    plugin_statuses: PluginStatuses,
     core: ActiveCore,
     clock: WallClock,
     files: StatusFiles,
@@ -49,6 +54,7 @@ impl StatusApplier {
         bus: &Arc<EventBus>,
         core: ActiveCore,
         manifests: watch::Receiver<ManifestFindings>,
+        plugins: watch::Receiver<Arc<Vec<PluginState>>>,
         clock: WallClock,
         folder: PathBuf,
     ) -> Self {
@@ -66,6 +72,8 @@ impl StatusApplier {
         Self {
             events: bus.subscribe("StatusApplier", &kinds),
             manifests,
+            plugins,
+            plugin_statuses: PluginStatuses::default(),
             core,
             clock,
             files: StatusFiles::new(folder),
@@ -79,7 +87,7 @@ impl StatusApplier {
 
     /// Ends when the bus is closed and the last state is written.
     pub async fn run(mut self) {
-        let mut manifests_open = true;
+        let (mut manifests_open, mut plugins_open) = (true, true);
         loop {
             let due = self.due;
             tokio::select! {
@@ -88,6 +96,7 @@ impl StatusApplier {
                     None => break,
                 },
                 changed = self.manifests.changed(), if manifests_open => manifests_open = changed.is_ok(),
+                changed = self.plugins.changed(), if plugins_open => plugins_open = changed.is_ok(),
                 () = until(due) => {
                     self.write().await;
                     continue;
@@ -154,11 +163,31 @@ impl StatusApplier {
         let findings = manifests.all().chain(&self.render_findings).chain(&self.refusal);
         let objects = ObjectsStatus::of(findings);
         let core = self.core.get();
-        let plugins: Vec<_> = core.plugins.plugins().map(|plugin| PluginStatus::of(plugin)).collect();
+        let states = self.plugins.borrow_and_update().clone();
+        let plugins = self.plugin_statuses.list(&states, Some(&core.plugins), self.clock.timestamp());
         self.files.write("config.yaml", &self.config).await;
         self.files.write("pods.yaml", &self.pods).await;
         self.files.write("objects.yaml", &objects).await;
         self.files.write("plugins.yaml", &plugins).await;
+    }
+}
+
+/// Writes what is known about plugins as long as no configuration serves: why one is waited for stands there.
+pub async fn tell_of_plugins(
+    mut plugins: watch::Receiver<Arc<Vec<PluginState>>>,
+    clock: WallClock,
+    folder: PathBuf,
+) -> Infallible {
+    let mut files = StatusFiles::new(folder);
+    let mut statuses = PluginStatuses::default();
+    loop {
+        let states = plugins.borrow_and_update().clone();
+        if !states.is_empty() {
+            files.write("plugins.yaml", &statuses.list(&states, None, clock.timestamp())).await;
+        }
+        if plugins.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

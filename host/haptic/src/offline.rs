@@ -4,6 +4,7 @@ use std::{
     env,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -21,7 +22,8 @@ use haptic_haproxy::{
     check::{CheckLimits, Checker},
     version::{HaproxyBinary, Search},
 };
-use haptic_model::{Finding, Rendered, ports::Now};
+use haptic_model::{Finding, FindingCode, Rendered, ports::Now};
+use haptic_modules::{Backoff, Fetcher, Limits, Modules, Transport};
 use haptic_plugins::{PluginHost, PluginSet};
 use haptic_render::{Memo, Renderer};
 use haptic_store::{DirectorySource, RawChange, Store, WatchedResource};
@@ -86,7 +88,12 @@ impl Loaded {
         if !basics.is_empty() {
             return Err(located(basics));
         }
-        let plugins = loader.load(candidate)?;
+        fetch_once(loader, candidate).map_err(|error| {
+            vec![Finding::error(FindingCode::PluginFailed, format!("fetching plugin modules: {error:#}"))]
+        })?;
+        let loading = loader.load(candidate);
+        complain_all(&loading.warnings);
+        let plugins = loading.set?;
         let renderer = Renderer::compile(candidate.templates.clone(), plugins.clone()).map_err(located)?;
         let resources = candidate.resources().map_err(located)?;
         let mut store = Store::new(resources.clone());
@@ -143,7 +150,15 @@ pub(crate) fn checker(binary: &Path) -> anyhow::Result<Checker> {
 pub(crate) fn plugin_loader(cache: Option<PathBuf>) -> anyhow::Result<PluginLoader> {
     let host = PluginHost::new(cache).context("setting up the plugin host")?;
     let modules = builtin::modules().into_iter().map(|(name, bytes)| (name, Bytes::from_static(bytes))).collect();
-    Ok(PluginLoader::new(Arc::new(host), modules))
+    let fetcher = Fetcher::new(Transport::new(Limits::default())?, None);
+    Ok(PluginLoader::new(Arc::new(host), modules, Modules::new(fetcher, Backoff::default())))
+}
+
+/// On a thread and a runtime of its own: who calls this may be in a runtime, or in none.
+fn fetch_once(loader: &PluginLoader, candidate: &Candidate) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    thread::scope(|scope| scope.spawn(|| runtime.block_on(loader.fetch_once(candidate))).join())
+        .map_err(|_| anyhow::anyhow!("the work ended early"))
 }
 
 pub(crate) fn now() -> Now {

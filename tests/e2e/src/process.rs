@@ -199,6 +199,13 @@ pub fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
 }
 
+/// Ends the processes whose command line names a folder that only one test uses: a HAProxy that was left running.
+pub fn stop_processes_of(folder: &Path) {
+    for pid in processes_of(folder) {
+        signal(pid, Signal::KILL);
+    }
+}
+
 /// Sends a signal to a process that this test started; one that has ended already is fine.
 fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {

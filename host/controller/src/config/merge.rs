@@ -129,6 +129,7 @@ pub(super) fn candidate(
         ignore_fields: spec.watched_resources_ignore_fields,
         tests: merged.tests.into_iter().map(|(name, (_, test))| (name, test)).collect(),
         plugins,
+        attached: Vec::new(),
         validators: spec.validators,
         settings: Settings {
             min_deployment_interval: spec.deployment.min_deployment_interval.get(),

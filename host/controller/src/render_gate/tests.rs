@@ -106,7 +106,7 @@ fn with_unit(seq: u64) -> Render {
         object: Some(ObjectRef::new("Ingress", "shop", "web")),
     };
     let spans = vec![SourceSpan { first_line: 2, origin: Arc::new(origin) }];
-    let files = BTreeMap::from([(FilePath::new("haproxy.cfg").unwrap(), spans)]);
+    let files = BTreeMap::from([(FilePath::new("haproxy.cfg").unwrap(), Arc::new(spans))]);
     render.output.rendered.sources = Arc::new(SourceMap { files });
     render
 }

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use haptic_model::{Digest, Finding, FindingCode, Mode, PlanId, Severity, ports::Contract};
-use haptic_plugins::LoadedPlugin;
+use haptic_model::{Finding, FindingCode, Mode, PlanId, Severity};
 use serde::Serialize;
 
 use crate::{
@@ -134,25 +133,6 @@ struct ObjectFinding {
     at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PluginStatus {
-    name: Arc<str>,
-    sha256: Digest,
-    wit_generation: &'static str,
-    contracts: Vec<Contract>,
-    filters: Vec<String>,
-    from_cache: bool,
-    compile_milliseconds: u128,
-    load_milliseconds: u128,
-    calls: u64,
-    failures: u64,
-    timeouts: u64,
-    memory_denials: u64,
-    traps: u64,
-    total_microseconds: u64,
 }
 
 // === impl ConfigStatus ===
@@ -317,30 +297,6 @@ impl ObjectsStatus {
             }
         }
         objects
-    }
-}
-
-// === impl PluginStatus ===
-
-impl PluginStatus {
-    pub(super) fn of(plugin: &LoadedPlugin) -> Self {
-        let counter = plugin.counter();
-        Self {
-            name: plugin.name().clone(),
-            sha256: plugin.digest(),
-            wit_generation: plugin.generation(),
-            contracts: plugin.contracts(),
-            filters: plugin.filters().iter().map(|filter| filter.name.clone()).collect(),
-            from_cache: plugin.from_cache(),
-            compile_milliseconds: plugin.compile_time().as_millis(),
-            load_milliseconds: plugin.load_time().as_millis(),
-            calls: counter.calls,
-            failures: counter.failures,
-            timeouts: counter.timeouts,
-            memory_denials: counter.memory_denials,
-            traps: counter.traps,
-            total_microseconds: counter.nanos / 1_000,
-        }
     }
 }
 

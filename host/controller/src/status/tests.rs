@@ -22,7 +22,14 @@ async fn writes_what_a_person_needs_and_keeps_the_first_time_of_an_error() {
     let bus = EventBus::new();
     let manifests = watch::Sender::<ManifestFindings>::default();
     let core = ActiveCore::new(Arc::new(core("global\n")));
-    let applier = StatusApplier::new(&bus, core, manifests.subscribe(), WallClock::fixed(0), folder.path().to_owned());
+    let applier = StatusApplier::new(
+        &bus,
+        core,
+        manifests.subscribe(),
+        watch::Sender::default().subscribe(),
+        WallClock::fixed(0),
+        folder.path().to_owned(),
+    );
     let running = tokio::spawn(applier.run());
     bus.start();
     let render = render(1, "a");
