@@ -4,6 +4,7 @@
 mod response;
 
 use haptic_plugin_sdk::{AuxiliaryFile, AuxiliaryFileValidator, PluginError, Report};
+use parts::Findings;
 use serde::Deserialize;
 
 /// The validator.
@@ -37,17 +38,18 @@ impl AuxiliaryFileValidator for ErrorFile {
 
     fn validate(&self, request: &AuxiliaryFile) -> Result<Report, PluginError> {
         let file = &request.file;
-        let mut report = Report::default();
+        let mut findings = Findings::default();
         if file.size() > self.config.buffer_bytes {
             let (size, limit) = (file.size(), self.config.buffer_bytes);
-            report.error(
+            findings.error(
                 file.whole(),
                 format!("the file has {size} bytes and does not fit HAProxy's buffer of {limit}; make it shorter"),
             );
-            return Ok(report);
+            return Ok(findings.finish(|| file.whole()));
         }
-        response::check(file, &file.read_all(), &mut report);
-        Ok(report)
+        let buffer_bytes = usize::try_from(self.config.buffer_bytes).unwrap_or(usize::MAX);
+        response::check(file, &file.read_all(), buffer_bytes, &mut findings);
+        Ok(findings.finish(|| file.whole()))
     }
 }
 

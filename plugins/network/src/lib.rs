@@ -1,7 +1,6 @@
-//! Filters for networks and hashes.
+//! Filters for addresses and networks.
 #![forbid(unsafe_code)]
 
-mod hashes;
 mod networks;
 
 use haptic_plugin_sdk::{Filter, NoConfig, TemplateFilters};
@@ -29,13 +28,6 @@ impl TemplateFilters for Network {
             networks::cidr_normalize,
         ),
         Filter::new("ip_version", "4 or 6, for an address or a network.", networks::ip_version),
-        Filter::new("sha256_hex", "The SHA-256 of the text's UTF-8, as 64 hex digits.", hashes::sha256_hex),
-        Filter::new(
-            "sha512_crypt",
-            "The password as a line of HAProxy's `userlist` takes it (`$6$…`). `salt` is 1 to 16 of `./0-9A-Za-z` and \
-             should differ from user to user; `rounds` is 1000 to 100000, by default 5000.",
-            hashes::sha512_crypt,
-        ),
     ];
 
     fn new(_: NoConfig) -> Result<Self, String> {

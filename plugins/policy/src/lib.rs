@@ -2,16 +2,18 @@
 //! that must be there, and the oldest TLS version that a listener may speak.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod rules;
+mod section;
 mod tls;
-mod words;
 
 use haptic_plugin_sdk::{Lines, PluginError, RenderedOutput, RenderedOutputValidator, Report};
+use parts::{Findings, First, Words, first};
 
 use crate::{
     rules::{Config, Rules},
+    section::Section,
     tls::TlsRule,
-    words::{Section, Words},
 };
 
 /// The validator.
@@ -30,30 +32,46 @@ impl RenderedOutputValidator for Policy {
 
     fn validate(&self, request: &RenderedOutput) -> Result<Report, PluginError> {
         let file = &request.config;
-        let mut report = Report::default();
+        let mut findings = Findings::default();
         let mut required = self.rules.required();
         let mut tls = self.tls.map(|rule| rule.check(file));
         let mut section = Section::None;
         let mut words = Words::default();
         let mut lines = Lines::of(file);
         while let Some(line) = lines.next_line() {
-            words.split(&line);
-            let Some(first) = words.get(0) else { continue };
-            if let Some(next) = Section::starting_with(first) {
-                section = next;
-                continue;
+            // Most lines are about nothing here, which their first word tells.
+            match first(line.text) {
+                First::Nothing => continue,
+                First::Plain(word) => {
+                    if let Some(next) = Section::starting_with(word) {
+                        section = next;
+                        continue;
+                    }
+                    let of_interest = self.rules.are_about(word) || (tls.is_some() && tls::is_about(word));
+                    if !of_interest {
+                        continue;
+                    }
+                    words.split(line.number, line.text);
+                }
+                First::Quoted => {
+                    words.split(line.number, line.text);
+                    if let Some(next) = words.get(0).and_then(Section::starting_with) {
+                        section = next;
+                        continue;
+                    }
+                }
             }
-            self.rules.forbid(file, section, &words, &mut report);
+            self.rules.forbid(file, section, &words, &mut findings);
             required.see(section, &words);
             if let Some(tls) = &mut tls {
-                tls.see(section, &words, &mut report);
+                tls.see(section, &words, &mut findings);
             }
         }
-        required.finish(file, &mut report);
+        required.finish(file, &mut findings);
         if let Some(tls) = tls {
-            tls.finish(&mut report);
+            tls.finish(&request.files, &mut findings);
         }
-        Ok(report)
+        Ok(findings.finish(|| file.whole()))
     }
 }
 

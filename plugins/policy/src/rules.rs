@@ -1,12 +1,10 @@
 //! Directives that must not, or must, be there.
 
-use haptic_plugin_sdk::{File, Report};
+use haptic_plugin_sdk::File;
+use parts::{Findings, Words};
 use serde::Deserialize;
 
-use crate::{
-    tls::TlsVersion,
-    words::{Section, Words},
-};
+use crate::{section::Section, tls::TlsVersion};
 
 /// What can be set. Everything is off unless it is named.
 #[derive(Debug, Default, Deserialize)]
@@ -68,7 +66,12 @@ impl Rules {
         Ok(Self { forbidden: rules("forbidden", config.forbidden)?, required: rules("required", config.required)? })
     }
 
-    pub(crate) fn forbid(&self, file: &File, section: Section, words: &Words, report: &mut Report) {
+    /// Whether a line that begins with `word` may be of interest. This is asked for every line.
+    pub(crate) fn are_about(&self, word: &[u8]) -> bool {
+        self.forbidden.iter().chain(&self.required).any(|rule| rule.words[0].as_bytes() == word)
+    }
+
+    pub(crate) fn forbid(&self, file: &File, section: Section, words: &Words, report: &mut Findings) {
         for rule in self.forbidden.iter().filter(|rule| rule.matches(section, words)) {
             let message = format!("`{}` is forbidden: {}", rule.words.join(" "), rule.reason);
             report.error(words.position(0, file), message);
@@ -104,7 +107,7 @@ impl Required<'_> {
         self.missing.retain(|rule| !rule.matches(section, words));
     }
 
-    pub(crate) fn finish(self, file: &File, report: &mut Report) {
+    pub(crate) fn finish(self, file: &File, report: &mut Findings) {
         for rule in self.missing {
             let message = format!("`{}` is required and stands nowhere: {}", rule.words.join(" "), rule.reason);
             report.error(file.whole(), message);

@@ -1,9 +1,12 @@
 //! The oldest TLS version that a listener may speak.
 
-use haptic_plugin_sdk::{File, Position, Report};
+use std::collections::BTreeMap;
+
+use haptic_plugin_sdk::{File, Position};
+use parts::{Findings, Words};
 use serde::Deserialize;
 
-use crate::words::{Section, Words};
+use crate::{certificates, section::Section};
 
 /// A version, as HAProxy writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -28,12 +31,14 @@ pub(crate) struct TlsRule {
     minimum: TlsVersion,
 }
 
-/// The rule while a file is read. A `bind` that says nothing is judged at the end, when the defaults are known.
+/// The rule while a file is read. What says nothing itself is judged at the end, when the defaults are known.
 pub(crate) struct TlsCheck<'a> {
     minimum: TlsVersion,
     file: &'a File,
     default: TlsVersion,
     silent: Vec<Position>,
+    /// Each list of certificates with the first `bind` that names it.
+    lists: BTreeMap<String, u32>,
 }
 
 // === impl TlsRule ===
@@ -44,22 +49,25 @@ impl TlsRule {
     }
 
     pub(crate) fn check(self, file: &File) -> TlsCheck<'_> {
-        TlsCheck { minimum: self.minimum, file, default: HAPROXY_DEFAULT, silent: Vec::new() }
+        TlsCheck { minimum: self.minimum, file, default: HAPROXY_DEFAULT, silent: Vec::new(), lists: BTreeMap::new() }
     }
 }
 
 // === impl TlsCheck ===
 
 impl TlsCheck<'_> {
-    pub(crate) fn see(&mut self, section: Section, words: &Words, report: &mut Report) {
+    pub(crate) fn see(&mut self, section: Section, words: &Words, findings: &mut Findings) {
         match words.get(0) {
             Some(b"ssl-default-bind-options") if section == Section::Global => {
-                if let Some(stated) = self.stated(words, report) {
+                if let Some(stated) = stated(words, self.minimum, self.file, findings) {
                     self.default = stated;
                 }
             }
             Some(b"bind") if words.iter().skip(2).any(|word| word == b"ssl") => {
-                if self.stated(words, report).is_none() {
+                for (index, _) in words.iter().enumerate().filter(|(_, word)| *word == b"crt-list") {
+                    self.lists.entry(words.text(index + 1)).or_insert(words.line());
+                }
+                if stated(words, self.minimum, self.file, findings).is_none() {
                     self.silent.push(words.position(0, self.file));
                 }
             }
@@ -67,54 +75,68 @@ impl TlsCheck<'_> {
         }
     }
 
-    /// The oldest version that the line allows in so many words; one that is too old is reported where it stands, and
-    /// then counts as the minimum, so that it is reported once.
-    fn stated(&self, words: &Words, report: &mut Report) -> Option<TlsVersion> {
-        let mut stated = None;
-        for (index, word) in words.iter().enumerate() {
-            let (place, version) = match word {
-                b"ssl-min-ver" | b"ssl-max-ver" => (index + 1, words.get(index + 1).and_then(TlsVersion::named)),
-                _ => (index, TlsVersion::forced(word)),
-            };
-            let Some(version) = version else { continue };
-            // A newest version says nothing about the oldest, unless it is too old itself.
-            if word != b"ssl-max-ver" {
-                stated = Some(version.max(self.minimum));
-            }
-            if version < self.minimum {
-                let message = format!(
-                    "{} is older than {}, the oldest version allowed; write `ssl-min-ver {}`",
-                    version.name(),
-                    self.minimum.name(),
-                    self.minimum.name()
+    /// Looks at what is left: listeners that say nothing, and the lists of certificates among `files`.
+    pub(crate) fn finish(self, files: &[File], findings: &mut Findings) {
+        let minimum = self.minimum.name();
+        if self.default < self.minimum {
+            let default = self.default.name();
+            for position in self.silent {
+                findings.error(
+                    position,
+                    format!(
+                        "this listener speaks {default} and newer, but {minimum} is the oldest version allowed; write \
+                         `ssl-min-ver {minimum}` here or in `ssl-default-bind-options`"
+                    ),
                 );
-                report.error(words.position(place, self.file), message);
             }
         }
-        stated
+        for (list, bind) in self.lists {
+            let named = |file: &&File| {
+                list.strip_suffix(file.path()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+            };
+            if let Some(file) = files.iter().find(named) {
+                certificates::check(file, bind, self.minimum, findings);
+            }
+        }
     }
+}
 
-    pub(crate) fn finish(self, report: &mut Report) {
-        if self.default >= self.minimum {
-            return;
+/// Whether a line that begins with `word` may be of interest.
+pub(crate) fn is_about(word: &[u8]) -> bool {
+    matches!(word, b"bind" | b"ssl-default-bind-options")
+}
+
+/// The oldest version that the line allows in so many words; one that is too old is reported where it stands, and then
+/// counts as the minimum, so that it is reported once.
+fn stated(words: &Words, minimum: TlsVersion, file: &File, findings: &mut Findings) -> Option<TlsVersion> {
+    let mut stated = None;
+    for (index, word) in words.iter().enumerate() {
+        let (place, version) = match word {
+            b"ssl-min-ver" | b"ssl-max-ver" => (index + 1, words.get(index + 1).and_then(TlsVersion::named)),
+            _ => (index, TlsVersion::forced(word)),
+        };
+        let Some(version) = version else { continue };
+        // A newest version says nothing about the oldest, unless it is too old itself.
+        if word != b"ssl-max-ver" {
+            stated = Some(version.max(minimum));
         }
-        for position in self.silent {
-            let message = format!(
-                "this listener speaks {} and newer, but {} is the oldest version allowed; write `ssl-min-ver {}` here \
-                 or in `ssl-default-bind-options`",
-                self.default.name(),
-                self.minimum.name(),
-                self.minimum.name()
-            );
-            report.error(position, message);
+        if version < minimum {
+            findings.error(words.position(place, file), version.too_old(minimum));
         }
     }
+    stated
 }
 
 // === impl TlsVersion ===
 
 impl TlsVersion {
     const ALL: [Self; 5] = [Self::Ssl3, Self::Tls10, Self::Tls11, Self::Tls12, Self::Tls13];
+
+    /// What to say of a version that is older than `minimum`.
+    pub(crate) fn too_old(self, minimum: Self) -> String {
+        let (version, minimum) = (self.name(), minimum.name());
+        format!("{version} is older than {minimum}, the oldest version allowed; write `ssl-min-ver {minimum}`")
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -126,7 +148,7 @@ impl TlsVersion {
         }
     }
 
-    fn named(word: &[u8]) -> Option<Self> {
+    pub(crate) fn named(word: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.name().as_bytes() == word)
     }
 

@@ -1,0 +1,1 @@
+core.register_action("x", "http-req", function(txn) end)

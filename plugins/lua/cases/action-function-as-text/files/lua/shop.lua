@@ -1,0 +1,2 @@
+local function f() end
+core.register_action("x", { "http-req" }, "f")

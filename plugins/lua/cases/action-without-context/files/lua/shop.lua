@@ -1,0 +1,1 @@
+core.register_action("x", {}, function(txn) end)

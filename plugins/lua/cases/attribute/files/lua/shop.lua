@@ -1,0 +1,1 @@
+local limit <constant> = 1

@@ -1,0 +1,1 @@
+while true do local f = function() break end end

@@ -1,0 +1,1 @@
+core.register_cli("show shop", "usage", function() end)

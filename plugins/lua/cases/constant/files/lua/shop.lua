@@ -1,0 +1,2 @@
+local limit <const> = 1
+limit = 2

@@ -1,0 +1,2 @@
+local core = { register_action = print }
+core.register_action("x", "y")

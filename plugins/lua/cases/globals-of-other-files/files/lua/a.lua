@@ -1,0 +1,1 @@
+function shop_open() return true end

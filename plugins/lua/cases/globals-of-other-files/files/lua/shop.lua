@@ -1,0 +1,1 @@
+core.register_task(function() shop_open() end)

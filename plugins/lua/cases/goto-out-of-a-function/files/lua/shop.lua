@@ -1,0 +1,2 @@
+::top::
+local function f() goto top end

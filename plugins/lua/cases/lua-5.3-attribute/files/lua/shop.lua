@@ -1,0 +1,1 @@
+local limit <const> = 1

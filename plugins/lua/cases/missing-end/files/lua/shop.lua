@@ -1,0 +1,4 @@
+function f()
+  if true then
+    return 1
+  end

@@ -1,0 +1,1 @@
+core.register_service("x", "https", function(applet) end)

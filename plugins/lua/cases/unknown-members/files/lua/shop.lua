@@ -1,0 +1,6 @@
+core.register_task(function()
+  os.sleep(1)
+  core.Log("x")
+  core.log(core.info, string.split("a b"))
+  return table.getn({}), utf8.length("x")
+end)
