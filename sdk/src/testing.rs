@@ -28,8 +28,24 @@
 //! }
 //! ```
 //!
+//! A validator's case may also say what HAProxy makes of the same files, as `"haproxy": { "accepts": true, "says": "…" }`
+//! with a `haproxy.cfg` beside the `case.json`. That is for whoever runs HAProxy: here it is kept as it stands.
+//!
+//! A `transcript.json`, beside a `case.json` or alone, holds recorded exchanges of haptic's protocol v1, one or a list:
+//!
+//! ```json
+//! {
+//!   "request": { "protocol_version": 1, "files": [ { "path": "a.map", "content": "…" } ] },
+//!   "response": { "protocol_version": 1, "result": "valid", "warnings": [], "errors": [] }
+//! }
+//! ```
+//!
+//! The file without a `kind` is checked; those with `"kind": "data"` are its data files.
+//!
 //! With `HAPTIC_BLESS=1` in the environment the expectations are written instead of compared: review the difference
 //! like code.
+
+mod transcript;
 
 use std::{
     fmt, fs,
@@ -75,6 +91,9 @@ struct Case {
     calls: Vec<Call>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expect: Option<Expected>,
+    /// HAProxy's own verdict, which others compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    haproxy: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -237,8 +256,21 @@ fn check_cases(cases: &Path, run: impl Fn(&Case, Vec<File>) -> Outcome) {
     folders.sort();
     assert!(!folders.is_empty(), "there are no cases in {}", cases.display());
     let bless = std::env::var_os("HAPTIC_BLESS").is_some_and(|value| value == "1");
-    let wrong: Vec<String> = folders.iter().filter_map(|folder| check_case(folder, bless, &run)).collect();
+    let wrong: Vec<String> = folders.iter().filter_map(|folder| check_folder(folder, bless, &run)).collect();
     assert!(wrong.is_empty(), "{} of {} cases are wrong:\n{}", wrong.len(), folders.len(), wrong.join("\n"));
+}
+
+/// What is wrong with a folder's case and transcript; `None` = nothing.
+fn check_folder(folder: &Path, bless: bool, run: &impl Fn(&Case, Vec<File>) -> Outcome) -> Option<String> {
+    let transcript = folder.join("transcript.json");
+    if !transcript.is_file() {
+        return check_case(folder, bless, run);
+    }
+    let place = transcript.display().to_string();
+    let text = fs::read_to_string(&transcript).unwrap_or_else(|error| panic!("reading {place}: {error}"));
+    let case = folder.join("case.json").is_file().then(|| check_case(folder, bless, run)).flatten();
+    let wrong: Vec<String> = case.into_iter().chain(transcript::check(&place, &text, run)).collect();
+    (!wrong.is_empty()).then(|| wrong.join("\n"))
 }
 
 /// What is wrong with a case; `None` = nothing.
@@ -298,6 +330,15 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
         }
         let name = path.strip_prefix(root).expect("it stands below").to_str().expect("a path is plain text");
         files.push(file(name, fs::read(&path).expect("a case's file can be read")));
+    }
+}
+
+// === impl Case ===
+
+impl Case {
+    fn of_exchange(config: Value, file: String, now: u64) -> Self {
+        let description = String::new();
+        Self { description, config, file: Some(file), now, calls: Vec::new(), expect: None, haproxy: None }
     }
 }
 

@@ -1,22 +1,36 @@
 //! `haptic plugin …`.
 
-use std::{fmt::Write as _, fs, path::PathBuf, process::ExitCode};
+mod bench;
+mod build;
+mod inspect;
+mod new;
+mod push;
+mod serve;
+mod snippet;
+mod test;
 
-use anyhow::Context as _;
+use std::{env, path::PathBuf, process::ExitCode};
+
 use clap::{Subcommand, ValueEnum};
-use haptic_plugins::{Inspection, inspect};
-
-use crate::{cli, exit};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PluginCommand {
+    /// Write a new plugin whose build and test pass at once
+    New(new::NewOptions),
+    /// Make the component of a project, and print what pins and loads it
+    Build(build::BuildOptions),
     /// Show what a component is: contracts, imports, generation, digest to pin
-    Inspect {
-        /// The component, a .wasm file
-        file: PathBuf,
-        #[arg(long, value_enum, default_value_t)]
-        output: Output,
-    },
+    Inspect(inspect::InspectOptions),
+    /// Run a plugin's cases and the contract's own checks
+    Test(test::TestOptions),
+    /// Print what a plugin costs
+    Bench(bench::BenchOptions),
+    /// Push a component to an OCI registry, and print what pins and loads it
+    Push(push::PushOptions),
+    /// Install the pinned tools that build plugins in Python and JavaScript, which build does by itself
+    Toolchain(build::ToolchainOptions),
+    /// Offer a validator plugin on a unix socket, to callers that speak protocol v1
+    Serve(serve::ServeOptions),
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -30,39 +44,31 @@ pub(crate) enum Output {
 
 impl PluginCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let Self::Inspect { file, output } = self;
-        let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
-        let inspection = match inspect(&bytes) {
-            Ok(inspection) => inspection,
-            Err(reason) => {
-                cli::complain(&format!("error: {} is not a plugin: {reason}", file.display()));
-                return Ok(ExitCode::from(exit::REFUSED));
-            }
-        };
-        match output {
-            Output::Text => cli::print(&text(&inspection)),
-            Output::Json => cli::print(&format!("{}\n", serde_json::to_string_pretty(&inspection)?)),
+        match self {
+            Self::New(options) => options.run(),
+            Self::Build(options) => options.run(),
+            Self::Inspect(options) => options.run(),
+            Self::Test(options) => options.run(),
+            Self::Bench(options) => options.run(),
+            Self::Push(options) => crate::blocking(options.run()),
+            Self::Toolchain(options) => options.run(),
+            Self::Serve(options) => crate::blocking(options.run()),
         }
-        let loads = inspection.refused_imports.is_empty() && inspection.generation.is_some();
-        Ok(if loads { ExitCode::SUCCESS } else { ExitCode::from(exit::REFUSED) })
     }
 }
 
-fn text(inspection: &Inspection) -> String {
-    let mut text = format!("size        {} bytes\nsha256      {}\n", inspection.size, inspection.sha256);
-    let generation = inspection.generation.as_deref().unwrap_or("none: it exports no contract of haptic:plugin");
-    let _ = writeln!(text, "generation  {generation}");
-    let contracts: Vec<String> = inspection.contracts.iter().map(ToString::to_string).collect();
-    let _ = writeln!(text, "contracts   {}", contracts.join(", "));
-    let purity = if inspection.pure { "yes: it imports only haptic:plugin/*" } else { "no: it imports WASI" };
-    let _ = writeln!(text, "pure        {purity}");
-    for (title, names) in [("imports", &inspection.imports), ("refused", &inspection.refused_imports)] {
-        for name in names {
-            let _ = writeln!(text, "{title:<11} {name}");
-        }
-    }
-    for name in &inspection.functions {
-        let _ = writeln!(text, "function    {name}");
-    }
-    text
+/// Where compiled modules are kept between runs; `None` without a home.
+fn cache_dir() -> Option<PathBuf> {
+    Some(user_cache()?.join("plugin-cache"))
+}
+
+/// Where the tools that build plugins are kept; `None` without a home. `HAPTIC_CACHE` moves them.
+fn tools_dir() -> Option<PathBuf> {
+    env::var_os("HAPTIC_CACHE").map(PathBuf::from).or_else(user_cache)
+}
+
+fn user_cache() -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
+    Some(cache.join("haptic"))
 }
