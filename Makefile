@@ -13,12 +13,13 @@ CARGO ?= cargo
 HAPTIC_PLUGINS_DIR ?= $(HAPTIC_CACHE)/plugins
 HAPTIC_GUESTS_DIR ?= $(HAPTIC_CACHE)/guests
 HAPTIC_HAPROXY_DIR ?= $(HAPTIC_CACHE)/haproxy/bin
-export HAPTIC_CACHE CARGO_TARGET_DIR HAPTIC_PLUGINS_DIR HAPTIC_GUESTS_DIR HAPTIC_HAPROXY_DIR
+HAPTIC_REGISTRY_TOOLS_DIR ?= $(HAPTIC_CACHE)/go/bin
+export HAPTIC_CACHE CARGO_TARGET_DIR HAPTIC_PLUGINS_DIR HAPTIC_GUESTS_DIR HAPTIC_HAPROXY_DIR HAPTIC_REGISTRY_TOOLS_DIR
 
 RELEASE := $(CARGO_TARGET_DIR)/release/haptic
 DEBUG := $(CARGO_TARGET_DIR)/debug/haptic
 # Workspaces beside the main one: what is built to wasm has its own lock file and lints.
-SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml))
+SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml tests/bench/native/Cargo.toml))
 
 .PHONY: help
 help: ## List the targets
@@ -53,17 +54,25 @@ guests: toolchain ## Build the hostile guests that the tests load
 haproxies: ## Install HAProxy 3.0, 3.2 and 3.4 side by side for the tests
 	tests/tools/install-haproxies.sh $(patsubst %/bin,%,$(HAPTIC_HAPROXY_DIR))
 
+.PHONY: registry-tools
+registry-tools: ## Build a real OCI registry and cosign for the tests
+	tests/tools/install-registry-tools.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
+
+.PHONY: authors-tools
+authors-tools: build-debug ## Install the tools that build plugins in Python and JavaScript
+	$(DEBUG) plugin toolchain
+
 .PHONY: build-debug
 build-debug: plugins guests
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: test
-test: haproxies build-debug test-side ## Run every test, with real HAProxies and real plugins
+test: haproxies registry-tools build-debug authors-tools test-side ## Run every test, with real HAProxies and real plugins
 	HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace
 
 .PHONY: test-side
 test-side: toolchain
-	@for side in $(filter-out tests/guests,$(SIDE_WORKSPACES)); do \
+	@for side in $(filter-out tests/guests tests/bench/native,$(SIDE_WORKSPACES)); do \
 	  echo "== tests of $$side"; (cd $$side && $(CARGO) test --workspace); done
 
 .PHONY: lint
@@ -92,9 +101,10 @@ check-generated: build-debug ## Fail when crds/ is not what the types say
 	  diff -ru crds "$$fresh" || { echo "error: crds/ differs from host/api: run make generate and commit the result" >&2; exit 1; }
 
 .PHONY: bench
-bench: haproxies build ## Print figures: renders, changes, plugin calls, memory; with versions and medians
+bench: haproxies build guests ## Print figures: renders, changes, plugin calls, memory; with versions and medians
 	$(CARGO) build --release -p haptic-bench
-	HAPTIC_BIN=$(RELEASE) $(CARGO_TARGET_DIR)/release/haptic-bench
+	cd tests/bench/native && $(CARGO) build --release
+	HAPTIC_BIN=$(RELEASE) HAPTIC_NATIVE_VALIDATORS=$(CARGO_TARGET_DIR)/release/native-validators $(CARGO_TARGET_DIR)/release/haptic-bench
 
 .PHONY: fmt
 fmt: toolchain ## Format all code

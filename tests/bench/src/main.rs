@@ -1,7 +1,8 @@
 //! `make bench`: the figures of DESIGN §13 that a standalone haptic can show, as medians of one run on this machine.
 //!
 //! Wants a release build: HAPTIC_BIN names the binary, HAPTIC_PLUGINS_DIR the built plugins, HAPTIC_HAPROXY_DIR the
-//! HAProxy builds. The first argument is the number of routes, 5,000 if there is none.
+//! HAProxy builds, HAPTIC_NATIVE_VALIDATORS the built `tests/bench/native`. The first argument is the number of routes,
+//! 5,000 if there is none, or `plugins`, and perhaps one of its sections, for the figures of plugins alone.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
 mod cluster;
@@ -10,7 +11,10 @@ mod plugins;
 mod render;
 mod stats;
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use haptic_haproxy::version::HaproxyBinary;
@@ -22,24 +26,37 @@ const ROUTES: usize = 5_000;
 pub(crate) struct Subject {
     pub(crate) haptic: PathBuf,
     pub(crate) plugins: PathBuf,
+    pub(crate) guests: PathBuf,
     pub(crate) haproxy: HaproxyBinary,
     pub(crate) routes: usize,
 }
 
 fn main() -> Result<()> {
-    let routes = match env::args().nth(1) {
-        Some(number) => number.parse().context("the first argument is the number of routes")?,
-        None => ROUTES,
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let routes = match arguments[..] {
+        ["idle", modules, cache] => return plugins::idle::child(Path::new(modules), Path::new(cache)),
+        [] | ["plugins", ..] => ROUTES,
+        [number, ..] => number.parse().context("the first argument is the number of routes, or `plugins`")?,
     };
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
     let haproxies = folder("HAPTIC_HAPROXY_DIR")?;
     let haproxy = HaproxyBinary::all_in(&haproxies).pop();
     let haproxy = haproxy.with_context(|| format!("no HAProxy in {}: run `make haproxies`", haproxies.display()))?;
-    let subject = Subject { haptic: folder("HAPTIC_BIN")?, plugins: folder("HAPTIC_PLUGINS_DIR")?, haproxy, routes };
+    let subject = Subject {
+        haptic: folder("HAPTIC_BIN")?,
+        plugins: folder("HAPTIC_PLUGINS_DIR")?,
+        guests: folder("HAPTIC_GUESTS_DIR")?,
+        haproxy,
+        routes,
+    };
     heading(&subject);
+    if let Some((&"plugins", section)) = arguments.split_first() {
+        return plugins::measure(&subject, section.first().copied());
+    }
     render::measure(&subject)?;
     live::measure(&subject)?;
-    plugins::measure(&subject)
+    plugins::measure(&subject, None)
 }
 
 fn heading(subject: &Subject) {
@@ -48,5 +65,5 @@ fn heading(subject: &Subject) {
     let cores = processors.lines().filter(|line| line.starts_with("processor")).count();
     println!("haptic {}, HAProxy {}, wasmtime 48", env!("CARGO_PKG_VERSION"), subject.haproxy.version);
     println!("{cores} cores, {}, {} routes", model.map_or("unknown processor", |(_, model)| model), subject.routes);
-    println!("{:<62} {:>10} {:>10} {:>10}", "", "median", "p99", "to reach");
+    println!("{:<62} {:>10} {:>10} {:>10} {:>6}", "", "median", "p99", "to reach", "n");
 }

@@ -31,7 +31,8 @@ impl Samples {
     }
 
     pub(crate) fn print(&self, what: &str, goal: &str) {
-        println!("{what:<62} {:>10} {:>10} {goal:>10}", shown(self.median()), shown(self.at(0.99)));
+        let (median, slow, count) = (shown(self.median()), shown(self.at(0.99)), self.0.len());
+        println!("{what:<62} {median:>10} {slow:>10} {goal:>10} {count:>6}");
     }
 }
 

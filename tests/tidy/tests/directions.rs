@@ -32,8 +32,8 @@ const ROOMS: [(&str, &[&str], &str); 12] = [
     ),
     (
         "haptic-conformance",
-        &["haptic-model", "haptic-plugins"],
-        "an author's plugin meets the same host as in a controller, and nothing of the controller",
+        &["haptic-api", "haptic-model", "haptic-plugins"],
+        "an author's plugin meets the same limits and the same host as in a controller, and nothing of the controller",
     ),
     (
         "haptic-haproxy",
