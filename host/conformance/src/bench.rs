@@ -161,8 +161,9 @@ impl Costs {
 impl Cost {
     fn of(what: impl Into<String>, mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
-        let at =
-            |percent: usize| times.get((times.len().saturating_sub(1)) * percent / 100).copied().unwrap_or_default();
+        let at = |percent: usize| {
+            times.get((times.len().saturating_sub(1) * percent).div_ceil(100)).copied().unwrap_or_default()
+        };
         Self { what: what.into(), runs: times.len(), median: at(50), p99: at(99), memory_bytes: None, ended: None }
     }
 }

@@ -73,7 +73,7 @@ impl PluginLoader {
         for named in &candidate.plugins {
             let (state, plugin) = self.load_one(named, candidate);
             match (&state.progress, named.plugin.spec.failure_policy) {
-                (Ok(_), _) => {}
+                (Ok(()), _) => {}
                 (Err(fault), api::FailurePolicy::Fail) => held.push(refusal(named, fault)),
                 (Err(fault), api::FailurePolicy::Ignore) => loading.warnings.push(left_out(named, fault)),
             }

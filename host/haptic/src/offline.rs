@@ -154,11 +154,13 @@ pub(crate) fn plugin_loader(cache: Option<PathBuf>) -> anyhow::Result<PluginLoad
     Ok(PluginLoader::new(Arc::new(host), modules, Modules::new(fetcher, Backoff::default())))
 }
 
-/// On a thread and a runtime of its own: who calls this may be in a runtime, or in none.
+/// On a thread with a runtime of its own, which also ends there: who calls this may be in a runtime, or in none.
 fn fetch_once(loader: &PluginLoader, candidate: &Candidate) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
-    thread::scope(|scope| scope.spawn(|| runtime.block_on(loader.fetch_once(candidate))).join())
-        .map_err(|_| anyhow::anyhow!("the work ended early"))
+    let fetch = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.context("starting a runtime").map(|runtime| runtime.block_on(loader.fetch_once(candidate)))
+    };
+    thread::scope(|scope| scope.spawn(fetch).join()).map_err(|_| anyhow::anyhow!("the work ended early"))?
 }
 
 pub(crate) fn now() -> Now {

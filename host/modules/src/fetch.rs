@@ -185,12 +185,12 @@ impl Fetcher {
 
     async fn get(&self, source: &Source, pin: Digest, key: Option<&PublicKey>) -> Result<Got, FetchError> {
         match source {
-            Source::Oci { image, pull_secret } => self.from_registry(image, pull_secret.as_ref(), pin, key).await,
+            Source::Oci { image, pull_secret } => self.of_registry(image, pull_secret.as_ref(), pin, key).await,
             _ if key.is_some() => {
                 let message = format!("cosignKey is set, and {} carries no signature", source.shown());
                 Err(FetchError::new(Reason::SignatureMissing, message, "use a module of type oci, or remove cosignKey"))
             }
-            Source::Http { url } => Got::plain(self.from_web(url).await?, &source.shown(), pin),
+            Source::Http { url } => Got::plain(self.of_web(url).await?, &source.shown(), pin),
             Source::File { path } => {
                 let (path, limit) = (path.clone(), self.transport.limits.module_bytes);
                 let bytes = blocking(move || from_file(&path, limit)).await??;
@@ -200,7 +200,7 @@ impl Fetcher {
     }
 
     /// With each of the credentials that fit, until the registry takes one.
-    async fn from_registry(
+    async fn of_registry(
         &self,
         image: &str,
         pull_secret: Option<&DockerConfig>,
@@ -268,7 +268,7 @@ impl Fetcher {
         Ok(Got { module, signed })
     }
 
-    async fn from_web(&self, url: &str) -> Result<Bytes, FetchError> {
+    async fn of_web(&self, url: &str) -> Result<Bytes, FetchError> {
         let invalid = || {
             let message = "module.http.url is no http:// or https:// address";
             FetchError::new(Reason::InvalidSource, message, "correct module.http.url")

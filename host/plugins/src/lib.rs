@@ -50,6 +50,6 @@ pub use limits::Limits;
 pub use load::{HostError, LoadError, LoadErrorReason, MAX_MODULE_BYTES, PluginHost, PluginSettings, Purity};
 pub use metrics::PluginMetrics;
 pub use plugin::LoadedPlugin;
+pub use set::{InvalidPluginSet, PluginSet, PluginUse, ValidatorScope};
 pub use trial::{DirectFilters, RawReport, Trial, Verdict};
 pub use validate::Question;
-pub use set::{InvalidPluginSet, PluginSet, PluginUse, ValidatorScope};

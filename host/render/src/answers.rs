@@ -112,7 +112,9 @@ mod tests {
 
     fn key(values: &[Value]) -> Vec<u8> {
         let mut key = Key::new(Vec::new(), 7);
-        values.iter().for_each(|value| key.value(value).unwrap());
+        for value in values {
+            key.value(value).unwrap();
+        }
         key.0
     }
 

@@ -219,7 +219,10 @@ impl Names {
     pub(crate) fn below(&self, hook: &str) -> Vec<Arc<str>> {
         let prefix = format!("{hook}/");
         let from = self.0.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
-        from.map(|(name, _)| name).take_while(|name| name.starts_with(&prefix)).map(|name| name.as_str().into()).collect()
+        from.map(|(name, _)| name)
+            .take_while(|name| name.starts_with(&prefix))
+            .map(|name| name.as_str().into())
+            .collect()
     }
 
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use haptic_model::{BackendRecord, BindRecord, Digest, File, FilePath, Finding, FindingCode, ObjectRef, Origin, ProfileRecord};
+use haptic_model::{
+    BackendRecord, BindRecord, Digest, File, FilePath, Finding, FindingCode, ObjectRef, Origin, ProfileRecord,
+};
 use minijinja::Value;
 
 use crate::failure::Cause;

@@ -142,7 +142,7 @@ impl<'a> Seen<'a> {
     fn bit(&self, hash: u64) -> (usize, u64) {
         // Bits that neither the table's groups nor its tags are made of.
         let middle = usize::try_from((hash >> 24) & 0x7fff_ffff).unwrap_or(0);
-        (middle / 64 & (self.filter.len() - 1), 1 << (middle % 64))
+        ((middle / 64) & (self.filter.len() - 1), 1 << (middle % 64))
     }
 
     fn compared(&self, entry: Entry) -> &'a [u8] {

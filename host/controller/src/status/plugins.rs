@@ -11,8 +11,11 @@ use crate::{clock::Timestamp, plugin_loader::PluginState};
 /// Remembers since when each condition has its status.
 #[derive(Default)]
 pub(super) struct PluginStatuses {
-    known: BTreeMap<(Arc<str>, Arc<str>, PluginConditionType), (ConditionStatus, Timestamp)>,
+    known: BTreeMap<ConditionKey, (ConditionStatus, Timestamp)>,
 }
+
+/// Namespace and name of a plugin, and one of its conditions.
+type ConditionKey = (Arc<str>, Arc<str>, PluginConditionType);
 
 /// One plugin: its newest object, and what serves under its name, which may be an older one.
 #[derive(Debug, Serialize)]

@@ -49,17 +49,17 @@ pub(crate) struct PushOptions {
 impl PushOptions {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let (path, manifest) = component(&self.plugin)?;
-        let bytes = fs::read(&path).with_context(|| match self.plugin.is_dir() {
-            true => format!("reading {}; `haptic plugin build` writes it", path.display()),
-            false => format!("reading {}", path.display()),
+        let bytes = fs::read(&path).with_context(|| {
+            let next_step = if self.plugin.is_dir() { "; `haptic plugin build` writes it" } else { "" };
+            format!("reading {}{next_step}", path.display())
         })?;
         let inspection = match PluginHost::new(cache_dir()).context("setting up the plugin host")?.inspect(&bytes) {
             Ok(inspection) => inspection,
-            Err(reason) => return refuse(&format!("{} is not a plugin: {reason}", path.display())),
+            Err(reason) => return Ok(refuse(&format!("{} is not a plugin: {reason}", path.display()))),
         };
         if inspection.contracts.is_empty() || !inspection.refused_imports.is_empty() {
             let path = path.display();
-            return refuse(&format!("{path} would not be loaded; `haptic plugin inspect {path}` says why"));
+            return Ok(refuse(&format!("{path} would not be loaded; `haptic plugin inspect {path}` says why")));
         }
         let credentials = self.credentials()?;
         let names = ComponentNames { exports: inspection.exports.clone(), imports: inspection.imports.clone() };
@@ -140,7 +140,7 @@ fn published(
     ))
 }
 
-fn refuse(message: &str) -> anyhow::Result<ExitCode> {
+fn refuse(message: &str) -> ExitCode {
     cli::complain(&format!("error: {message}"));
-    Ok(ExitCode::from(exit::REFUSED))
+    ExitCode::from(exit::REFUSED)
 }

@@ -167,7 +167,7 @@ async fn credentials_stay_with_their_server_and_out_of_errors() {
     .await;
     let guarded = move |headers: HeaderMap| async move {
         // user:pa ss in base64.
-        match headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()) {
+        match headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes) {
             Some(b"Basic dXNlcjpwYSBzcw==") => Redirect::temporary(&format!("http://{other}/m.wasm")).into_response(),
             _ => StatusCode::UNAUTHORIZED.into_response(),
         }

@@ -4,8 +4,8 @@
 mod built;
 mod cache;
 mod first_party;
-mod haproxy_verdicts;
 mod frozen;
+mod haproxy_verdicts;
 mod hostile;
 mod imports;
 mod isolation;

@@ -98,12 +98,7 @@ pub(super) struct Written {
     pub(super) starts: Vec<usize>,
 }
 
-pub(super) fn write(
-    core: &Core,
-    profiles: &Profiles,
-    backends: &Backends,
-    units: &[Arc<UnitOutput>],
-) -> Written {
+pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units: &[Arc<UnitOutput>]) -> Written {
     let size = core.text.len()
         + profiles.values().map(|profile| profile.section.text.len() + 1).sum::<usize>()
         + backends.values().map(|(backend, _)| backend.text.len() + 1).sum::<usize>();

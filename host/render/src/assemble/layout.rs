@@ -192,11 +192,7 @@ fn profiles(outcome: &Outcome) -> Profiles {
     profiles
 }
 
-fn backends(
-    outcome: &Outcome,
-    declared_twice: &mut BTreeSet<Arc<str>>,
-    conflicts: &mut Vec<Finding>,
-) -> Backends {
+fn backends(outcome: &Outcome, declared_twice: &mut BTreeSet<Arc<str>>, conflicts: &mut Vec<Finding>) -> Backends {
     let mut backends: Backends = BTreeMap::new();
     for section in &outcome.records.backends {
         backends.insert(Arc::clone(&section.record.name), (Arc::clone(section), None));

@@ -82,7 +82,8 @@ fn worlds() -> impl Strategy<Value = Vec<World>> {
 
 fn put(store: &mut Store, resource: &str, objects: &[Value]) {
     let location = || SourceLocation { file: "world.yaml".into(), line: 1, column: 1 };
-    let namespace = |object: &Value| object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("").to_owned();
+    let namespace =
+        |object: &Value| object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("").to_owned();
     let raw: Vec<_> = objects
         .iter()
         .map(|object| Arc::new(RawObject::new(object, &namespace(object), location()).unwrap()))
@@ -138,11 +139,20 @@ fn hooks() -> Fixture {
     Fixture::new(
         main,
         &[
-            ("first/10", "{{ render_each('note', resources.things.list() | selectattr('kind_of', 'eq', 'note') | list) }}"),
-            ("second/10", "{{ render_each('line', resources.things.list() | selectattr('kind_of', 'eq', 'line') | list) }}"),
+            (
+                "first/10",
+                "{{ render_each('note', resources.things.list() | selectattr('kind_of', 'eq', 'note') | list) }}",
+            ),
+            (
+                "second/10",
+                "{{ render_each('line', resources.things.list() | selectattr('kind_of', 'eq', 'line') | list) }}",
+            ),
             ("second/20", "# {{ resources.things.get_single('n', 'extra') | default('none', true) | length }} extras"),
             ("note", "{% call backend(item.metadata.name) %}{{ server('s', item.address, 80) }}{% endcall %}"),
-            ("line", "# {{ item.metadata.name }} {{ (resources.things.get_single('n', item.friend) or {}) | dig('address') or 'alone' }}"),
+            (
+                "line",
+                "# {{ item.metadata.name }} {{ (resources.things.get_single('n', item.friend) or {}) | dig('address') or 'alone' }}",
+            ),
         ],
     )
 }

@@ -74,7 +74,7 @@ fn blunder(mistake: &str, content: &[u8], data: &[File], now: u64, size: u64) {
             black_box(depth(content.split(|byte| *byte == b'\n').max_by_key(|line| line.len()).unwrap_or_default()));
         }
         "trap-on-cut" => {
-            assert!(content.is_empty() || content.ends_with(b"\n") || size > 200, "no line feed at the end")
+            assert!(content.is_empty() || content.ends_with(b"\n") || size > 200, "no line feed at the end");
         }
         "need-data" => assert!(!data.is_empty(), "no data file"),
         "add-to-clock" => drop(now.checked_add(86_400).expect("tomorrow exists")),
