@@ -149,7 +149,9 @@ pub(crate) fn register_plugins(env: &mut Environment<'static>, filters: &dyn Tem
             continue;
         }
         let filter = PluginFilter { number, name: declaration.name.clone() };
-        env.add_filter(declaration.name, move |value: &Value, arguments: Rest<Value>| filter.apply(value, &arguments));
+        env.add_filter(declaration.name, move |value: &Value, positional: Rest<Value>, named: Kwargs| {
+            filter.apply(value, &positional, &named)
+        });
     }
     refused
 }
@@ -162,25 +164,17 @@ struct PluginFilter {
 }
 
 impl PluginFilter {
-    /// Applies the filter; `arguments` are the positional ones and, last, the engine's map of named ones if there are
-    /// any.
-    fn apply(&self, value: &Value, arguments: &[Value]) -> Result<Value, Error> {
-        let (positional, named) = match arguments.split_last() {
-            Some((last, positional)) if last.is_kwargs() => (positional, Some(Kwargs::try_from(last.clone())?)),
-            _ => (arguments, None),
-        };
+    fn apply(&self, value: &Value, positional: &[Value], named: &Kwargs) -> Result<Value, Error> {
         let mut key = Key::new(with(|session| session.answers.lend())?, self.number);
         // Not inside of `with`: what writes an object as JSON may ask the session.
         key.value(value)?;
         positional.iter().try_for_each(|argument| key.value(argument))?;
         let mut names = Vec::new();
-        if let Some(named) = &named {
-            for name in named.args() {
-                let argument: Value = named.get(name)?;
-                key.name(name);
-                key.value(&argument)?;
-                names.push((name, argument));
-            }
+        for name in named.args() {
+            let argument: Value = named.get(name)?;
+            key.name(name);
+            key.value(&argument)?;
+            names.push((name, argument));
         }
         match with(|session| session.answers.get(key))? {
             Ok(answer) => Ok(answer),
