@@ -36,7 +36,8 @@ async fn killed_at(haproxy: &HaproxyBuild, victim: Victim, step: &str, change: C
     let first = Haptic::serve(&shop, haproxy).await?;
     // The next haptic diffs against the plan that the agent keeps, so that the change takes the way it is to break.
     eventually("the stored plan", async || {
-        std::fs::read_dir(shop.state().join("agent/plans")).ok()?.next().map(|_| ())
+        let mut plans = std::fs::read_dir(shop.state().join("agent/plans")).ok()?.flatten();
+        plans.any(|plan| plan.path().extension().is_some_and(|ending| ending == "json")).then_some(())
     })
     .await;
     let before = first.processes()?;
