@@ -37,7 +37,7 @@ pub struct Memo {
     robbed: HashSet<Arc<str>>,
     /// Counts renders.
     render: u64,
-    /// A snippet ran in this render, so there may be units that nobody gives any more.
+    /// A snippet or the main template gave units in this render, so there may be some that nobody gives any more.
     ran: bool,
     /// The snapshot that the stamps of `units` were compared with last.
     snapshot: Option<Arc<Snapshot>>,
@@ -84,10 +84,13 @@ impl Memo {
     }
 
     /// Forgets what this render did not use.
+    ///
+    /// What stays must have been compared with this render's snapshot: the next one looks only at what changed since.
     pub(crate) fn end(&mut self, inputs: &Inputs) {
         let render = self.render;
+        let played = self.played.len();
         self.played.retain(|_, played| played.render == render);
-        if self.ran {
+        if self.ran || self.played.len() < played {
             let Self { owners, replayed, units, .. } = self;
             owners.retain(|_, owner| owner.render == render || replayed.contains(&owner.snippet));
             units.retain(|key, _| owners.contains_key(key));
@@ -98,6 +101,7 @@ impl Memo {
     /// Makes `unit` part of this render, given by `snippet`; false when it already is.
     pub(crate) fn see(&mut self, unit: &Arc<str>, snippet: &Arc<str>) -> bool {
         let render = self.render;
+        self.ran = true;
         let Some(owner) = self.owners.get_mut(unit) else {
             self.owners.insert(Arc::clone(unit), Owner { snippet: Arc::clone(snippet), render });
             return true;
@@ -120,6 +124,11 @@ impl Memo {
             return Some(Arc::clone(&remembered.output));
         }
         None
+    }
+
+    /// Forgets a unit that is left out: what it read is not looked at meanwhile.
+    pub(crate) fn forget(&mut self, unit: &str) {
+        self.units.remove(unit);
     }
 
     /// Keeps a fresh output; parts equal to the earlier one keep their pointers.

@@ -71,6 +71,7 @@ pub(crate) fn render_each(state: &mut State, snippet: &str, items: &Value) -> Re
 pub(crate) fn evaluate(state: &mut State, given: &Given) -> Result<Arc<UnitOutput>, Error> {
     let recalled = with(|session| {
         if session.inputs.quarantined.contains(&given.key) {
+            session.memo.forget(&given.key);
             return Some(Arc::new(quarantined(given)));
         }
         let snapshot = Arc::clone(&session.inputs.snapshot);
