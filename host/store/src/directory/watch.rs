@@ -1,20 +1,24 @@
 //! Notifications of changed paths.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
-    event::{AccessKind, AccessMode},
+    event::{AccessKind, AccessMode, CreateKind},
 };
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 use tracing::warn;
 
 /// What may have changed.
@@ -28,10 +32,18 @@ pub enum Notified {
 
 /// Reports changes as long as it lives.
 pub struct Watcher {
-    events: mpsc::Receiver<Notified>,
+    events: mpsc::Receiver<Heard>,
+    /// Folders that are new, and when to look at them again.
+    later: BTreeMap<Instant, Notified>,
     /// The channel was full: what did not fit is not known any more.
     overflown: Arc<AtomicBool>,
     _inner: RecommendedWatcher,
+}
+
+/// A notification as it comes.
+struct Heard {
+    notified: Notified,
+    new_folder: bool,
 }
 
 #[derive(Debug, Error)]
@@ -45,6 +57,10 @@ pub struct WatchDirectoryError {
 /// Notifications that wait to be taken; more of them become [`Notified::Everything`].
 const CAPACITY: usize = 256;
 
+/// A new folder is told before it is watched: what is written into it in between is told by nobody. So it is looked at
+/// again, a second time for a machine that is busy.
+const LOOKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
 // === impl Watcher ===
 
 impl Watcher {
@@ -53,8 +69,9 @@ impl Watcher {
         let overflown = Arc::new(AtomicBool::new(false));
         let lost = Arc::clone(&overflown);
         let deliver = move |event: notify::Result<Event>| {
+            let new_folder = event.as_ref().is_ok_and(|event| event.kind == EventKind::Create(CreateKind::Folder));
             let Some(notified) = translate(event) else { return };
-            if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(notified) {
+            if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(Heard { notified, new_folder }) {
                 lost.store(true, Ordering::Release);
             }
         };
@@ -70,19 +87,39 @@ impl Watcher {
         for target in targets {
             inner.watch(target, RecursiveMode::NonRecursive).map_err(failed(target))?;
         }
-        Ok(Self { events, overflown, _inner: inner })
+        Ok(Self { events, later: BTreeMap::new(), overflown, _inner: inner })
     }
 
     /// Waits for changes and takes all that are known by then. `None` when watching has ended. Safe to cancel.
     pub async fn next(&mut self) -> Option<Notified> {
-        let mut all = self.events.recv().await?;
+        let due = self.later.keys().next().copied();
+        let heard = tokio::select! {
+            heard = self.events.recv() => Some(heard?),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+        };
+        let mut all = match heard {
+            Some(heard) => self.hear(heard),
+            None => self.later.pop_first()?.1,
+        };
         while let Ok(more) = self.events.try_recv() {
-            all = all.and(more);
+            all = all.and(self.hear(more));
         }
         if self.overflown.swap(false, Ordering::Acquire) {
             all = Notified::Everything;
         }
         Some(all)
+    }
+
+    fn hear(&mut self, heard: Heard) -> Notified {
+        if heard.new_folder {
+            for look in LOOKS {
+                let at = Instant::now() + look;
+                let known = self.later.remove(&at);
+                let all = known.map_or_else(|| heard.notified.clone(), |known| known.and(heard.notified.clone()));
+                self.later.insert(at, all);
+            }
+        }
+        heard.notified
     }
 }
 
