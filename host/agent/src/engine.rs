@@ -302,6 +302,8 @@ impl AgentTask {
     /// Tries what waits to be deleted, all in one batch.
     async fn delete_round(&mut self) {
         self.delete_at = None;
+        // They end with their worker, if that is another one now.
+        self.observe_worker().await;
         if self.deletions.is_empty() {
             return;
         }
@@ -340,17 +342,21 @@ impl AgentTask {
         if seen == Some(known.worker) {
             return Some(identity(known.worker));
         }
-        let Some(worker) = seen else {
+        if seen.is_none() {
             if !known.master.is_alive() {
                 self.set_running(None);
             }
             return None;
-        };
-        warn!(worker = worker.pid, "another worker runs than the one that was loaded last");
-        self.set_running(Some(Running { worker, ..known }));
-        self.record.worker = Some(identity(worker));
-        self.refresh_inventory().await;
-        Some(identity(worker))
+        }
+        // Right after a reload the old worker may still answer, so the master has the last word.
+        let now = self.launch.adopt().await?;
+        if now.worker != known.worker {
+            warn!(worker = now.worker.pid, "another worker runs than the one that was loaded last");
+            self.set_running(Some(now));
+            self.record.worker = Some(identity(now.worker));
+            self.refresh_inventory().await;
+        }
+        Some(identity(now.worker))
     }
 
     /// Everything that is bound to a worker ends with it.
@@ -366,6 +372,7 @@ impl AgentTask {
             self.inventory = Inventory::default();
             self.binds = None;
         }
+        self.runtime.bind_to(running.map(|running| running.worker.pid));
         self.running = running;
         self.ready.send_replace(running.is_some());
     }

@@ -166,12 +166,12 @@ impl Pod {
         }
     }
 
-    pub(crate) fn runtime(&self) -> RuntimeClient {
-        RuntimeClient::new(&self.launch().worker_socket(), self.binary.minor, Duration::from_secs(5))
-    }
-
+    /// Asks the worker that serves: right after a reload the old one may answer too.
     pub(crate) async fn ask(&self, command: &str) -> String {
-        self.runtime().ask_one(command).await.unwrap().text
+        let serving = self.launch().adopt().await.expect("HAProxy runs");
+        let mut runtime = RuntimeClient::new(&self.launch().worker_socket(), self.binary.minor, Duration::from_secs(5));
+        runtime.bind_to(Some(serving.worker.pid));
+        runtime.ask_one(command).await.unwrap().text
     }
 
     /// A manifest that brings `set` on top of what the agent has, with only the content that it lacks.
