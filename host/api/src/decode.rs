@@ -239,7 +239,15 @@ impl Walk<'_> {
         if let Some(pattern) = schema["pattern"].as_str()
             && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
         {
-            self.report(format!("{} is `{text}`, which does not match `{pattern}`", self.shown()), None);
+            let shown = self.shown();
+            self.report(
+                if is_plain(text) {
+                    format!("{shown} is `{text}`, which does not match `{pattern}`")
+                } else {
+                    format!("{shown} does not match `{pattern}`")
+                },
+                None,
+            );
         }
     }
 
@@ -315,6 +323,11 @@ impl Walk<'_> {
         }
         if shown.is_empty() { "the manifest".to_owned() } else { shown }
     }
+}
+
+/// Whether it may be shown: a number, a unit, a name. What has other signs may be an address with a password or a query.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '+' | ' '))
 }
 
 fn article(kind: &str) -> &str {

@@ -10,16 +10,14 @@ use std::{
 };
 
 use haptic_model::ports::{Contract, FilterSession, TemplateFilters as _};
-use haptic_plugins::{
-    HostError, InvalidPluginSet, Limits, LoadError, LoadedPlugin, PluginHost, PluginSet, PluginUse, RUNTIME,
-};
+use haptic_plugins::{HostError, InvalidPluginSet, Limits, LoadError, PluginHost, PluginSet, PluginUse, RUNTIME};
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::{
     Project,
     case::JsonCall,
-    probe::Probe,
+    probe::{Base, Probe},
     report::micros,
     sample::{self, FilterSample, Sample},
 };
@@ -107,21 +105,21 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<Costs, BenchEr
     let input = options.input.as_ref().map(read).transpose()?;
     let module_bytes = bytes.len() as u64;
     let probe = Probe::new(project, bytes, None)?;
-    let mut rows = vec![compile(&probe, options)?, load(&probe, options)?];
-    let base = base(&probe)?;
-    for contract in base.contracts() {
+    let base = probe.base().map_err(BenchError::Load)?;
+    let mut rows = vec![compile(&probe, &base, options)?, load(&probe, &base, options)?];
+    for contract in base.plugin.contracts() {
         let name = match contract {
             Contract::AuxiliaryFile => "start, auxiliary file",
             Contract::RenderedOutput => "start, rendered output",
             Contract::TemplateFilter => "start, filters",
         };
-        rows.push(repeated(name, || base.try_start(contract).unwrap_or_default()));
+        rows.push(repeated(name, || base.plugin.try_start(contract).unwrap_or_default()));
     }
     let samples = sample::samples(&probe, &base);
     if input.is_some() && samples.is_empty() {
         return Err(BenchError::NoValidator);
     }
-    for sample in one_of_each(&samples) {
+    for sample in sample::largest_of_each(&samples) {
         let name = match sample.contract() {
             Contract::RenderedOutput => "check haproxy.cfg",
             _ => "check a file",
@@ -168,45 +166,30 @@ impl Cost {
     }
 }
 
-/// The plugin with the project's config, or with one of its cases'.
-fn base(probe: &Probe<'_>) -> Result<Arc<LoadedPlugin>, BenchError> {
-    probe.load(&probe.project.config).or_else(|error| {
-        let mut configs = probe.project.cases.iter().filter_map(crate::Case::config);
-        configs.find_map(|config| probe.load(config).ok()).ok_or(BenchError::Load(error))
-    })
-}
-
 /// In hosts that know nothing; the last of them leaves the compiled module in the cache.
-fn compile(probe: &Probe<'_>, options: &BenchOptions) -> Result<Cost, BenchError> {
-    let config = base_config(probe);
+fn compile(probe: &Probe<'_>, base: &Base<'_>, options: &BenchOptions) -> Result<Cost, BenchError> {
     let mut times = Vec::new();
     for run in 1..=COMPILE_RUNS {
         let cache = (run == COMPILE_RUNS).then(|| options.scratch.clone());
         let host = PluginHost::new(cache)?;
-        times.push(probe.load_in(&host, config).map_err(|error| BenchError::Load(Arc::new(error)))?.compile_time());
+        times
+            .push(probe.load_in(&host, base.config).map_err(|error| BenchError::Load(Arc::new(error)))?.compile_time());
     }
     Ok(Cost::of("compile", times))
 }
 
 /// All of loading, in hosts that find the compiled module.
-fn load(probe: &Probe<'_>, options: &BenchOptions) -> Result<Cost, BenchError> {
-    let config = base_config(probe);
+fn load(probe: &Probe<'_>, base: &Base<'_>, options: &BenchOptions) -> Result<Cost, BenchError> {
     let mut times = Vec::new();
     for _ in 0..COMPILE_RUNS * MIN_RUNS {
         let host = PluginHost::new(Some(options.scratch.clone()))?;
-        let plugin = probe.load_in(&host, config).map_err(|error| BenchError::Load(Arc::new(error)))?;
+        let plugin = probe.load_in(&host, base.config).map_err(|error| BenchError::Load(Arc::new(error)))?;
         if !plugin.from_cache() {
             return Err(BenchError::NotCached(options.scratch.clone()));
         }
         times.push(plugin.load_time());
     }
     Ok(Cost::of("load from the cache", times))
-}
-
-fn base_config<'p>(probe: &Probe<'p>) -> &'p serde_json::Value {
-    let project = probe.project;
-    let mut configs = std::iter::once(&project.config).chain(project.cases.iter().filter_map(crate::Case::config));
-    configs.find(|config| probe.load(config).is_ok()).unwrap_or(&project.config)
 }
 
 fn call(what: &str, sample: &Sample, content: Vec<u8>) -> Cost {
@@ -265,17 +248,4 @@ fn repeated(what: &str, mut once: impl FnMut() -> Duration) -> Cost {
         times.push(once());
     }
     Cost::of(what, times)
-}
-
-/// The sample of each contract with the most content: an empty one makes no larger input.
-fn one_of_each(samples: &[Sample]) -> Vec<&Sample> {
-    let mut chosen: Vec<&Sample> = Vec::new();
-    for sample in samples {
-        match chosen.iter_mut().find(|other| other.contract() == sample.contract()) {
-            Some(other) if other.subject.content().len() < sample.subject.content().len() => *other = sample,
-            Some(_) => {}
-            None => chosen.push(sample),
-        }
-    }
-    chosen
 }

@@ -20,7 +20,7 @@ pub(crate) use mutate::filled;
 
 use crate::{
     Pace,
-    probe::{self, Probe},
+    probe::{self, Base, Probe},
     report::{CaseCost, Said},
     sample::{self, FilterSample, Sample},
     v1::Subject,
@@ -209,7 +209,7 @@ impl Check {
 
 impl<'p> Context<'p> {
     pub(crate) fn new(probe: &'p Probe<'p>, pace: Pace, costs: &'p [CaseCost]) -> Self {
-        let loaded = base(probe).map(|base| Ready::new(probe, base));
+        let loaded = probe.base().map(|base| Ready::new(probe, &base)).map_err(|error| error.reason.to_string());
         Self { probe, pace, costs, loaded }
     }
 
@@ -224,20 +224,12 @@ impl<'p> Context<'p> {
     }
 }
 
-/// With the project's config; a plugin that demands one may have it only in its cases.
-fn base(probe: &Probe<'_>) -> Result<Arc<LoadedPlugin>, String> {
-    probe.load(&probe.project.config).or_else(|error| {
-        let mut configs = probe.project.cases.iter().filter_map(crate::Case::config);
-        configs.find_map(|config| probe.load(config).ok()).ok_or_else(|| error.reason.to_string())
-    })
-}
-
 // === impl Ready ===
 
 impl Ready {
-    fn new(probe: &Probe<'_>, base: Arc<LoadedPlugin>) -> Self {
-        let samples = sample::samples(probe, &base);
-        let filters = sample::filter_samples(probe, &base);
+    fn new(probe: &Probe<'_>, base: &Base<'_>) -> Self {
+        let samples = sample::samples(probe, base);
+        let filters = sample::filter_samples(probe, base);
         let answers = samples.iter().map(|sample| probe::ask(&sample.plugin, &sample.question())).collect();
         let near = samples
             .iter()
@@ -249,7 +241,7 @@ impl Ready {
                 })
             })
             .collect();
-        Self { base, samples, answers, near, filters }
+        Self { base: Arc::clone(&base.plugin), samples, answers, near, filters }
     }
 }
 

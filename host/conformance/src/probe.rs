@@ -34,6 +34,12 @@ pub(crate) struct Probe<'p> {
     loaded: Mutex<BTreeMap<String, Loaded>>,
 }
 
+/// A plugin that loads, and the config that it has.
+pub(crate) struct Base<'p> {
+    pub(crate) config: &'p Value,
+    pub(crate) plugin: Arc<LoadedPlugin>,
+}
+
 pub(crate) type Loaded = Result<Arc<LoadedPlugin>, Arc<LoadError>>;
 
 // === impl Probe ===
@@ -63,6 +69,16 @@ impl<'p> Probe<'p> {
         }
         let loaded = self.load_in(&self.host, config).map_err(Arc::new);
         self.loaded.lock().entry(key).or_insert(loaded).clone()
+    }
+
+    /// The plugin with the project's config; one that demands a config may have it only in its cases. The error is that
+    /// of the project's config.
+    pub(crate) fn base(&self) -> Result<Base<'p>, Arc<LoadError>> {
+        let with = |config: &'p Value| self.load(config).map(|plugin| Base { config, plugin });
+        with(&self.project.config).or_else(|error| {
+            let mut configs = self.project.cases.iter().filter_map(crate::Case::config);
+            configs.find_map(|config| with(config).ok()).ok_or(error)
+        })
     }
 
     /// The plugin with this config in a host of its own.

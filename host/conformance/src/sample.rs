@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     case::{Call, Work, file},
-    probe::Probe,
+    probe::{Base, Probe},
     v1::{Request, Subject},
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct FilterSample {
 }
 
 /// Every question of the cases whose config the plugin takes.
-pub(crate) fn samples(probe: &Probe<'_>, base: &Arc<LoadedPlugin>) -> Vec<Sample> {
+pub(crate) fn samples(probe: &Probe<'_>, base: &Base<'_>) -> Vec<Sample> {
     let exported = probe.contracts();
     let mut samples = Vec::new();
     for case in &probe.project.cases {
@@ -67,14 +67,14 @@ pub(crate) fn samples(probe: &Probe<'_>, base: &Arc<LoadedPlugin>) -> Vec<Sample
     }
     for contract in exported.into_iter().filter(|contract| *contract != Contract::TemplateFilter) {
         if !samples.iter().any(|sample| sample.contract() == contract) {
-            samples.push(plain(probe, base, contract));
+            samples.push(plain(base, contract));
         }
     }
     samples
 }
 
 /// Every call of the cases whose config the plugin takes.
-pub(crate) fn filter_samples(probe: &Probe<'_>, base: &Arc<LoadedPlugin>) -> Vec<FilterSample> {
+pub(crate) fn filter_samples(probe: &Probe<'_>, base: &Base<'_>) -> Vec<FilterSample> {
     let mut samples = Vec::new();
     for case in &probe.project.cases {
         let Work::Document { document, .. } = case.work() else { continue };
@@ -86,12 +86,12 @@ pub(crate) fn filter_samples(probe: &Probe<'_>, base: &Arc<LoadedPlugin>) -> Vec
             call: call.clone(),
         }));
     }
-    for declared in base.filters() {
+    for declared in base.plugin.filters() {
         if !samples.iter().any(|sample| sample.call.filter == declared.name) {
             samples.push(FilterSample {
                 name: "a plain call".to_owned(),
-                config: probe.project.config.clone(),
-                plugin: Arc::clone(base),
+                config: base.config.clone(),
+                plugin: Arc::clone(&base.plugin),
                 call: Call::plain(&declared.name, "10.0.0.1".into()),
             });
         }
@@ -99,8 +99,21 @@ pub(crate) fn filter_samples(probe: &Probe<'_>, base: &Arc<LoadedPlugin>) -> Vec
     samples
 }
 
+/// The sample of each contract with the most content: an empty one makes no larger input.
+pub(crate) fn largest_of_each(samples: &[Sample]) -> Vec<&Sample> {
+    let mut chosen: Vec<&Sample> = Vec::new();
+    for sample in samples {
+        match chosen.iter_mut().find(|other| other.contract() == sample.contract()) {
+            Some(other) if other.subject.content().len() < sample.subject.content().len() => *other = sample,
+            Some(_) => {}
+            None => chosen.push(sample),
+        }
+    }
+    chosen
+}
+
 /// A question that any validator can be asked.
-fn plain(probe: &Probe<'_>, base: &Arc<LoadedPlugin>, contract: Contract) -> Sample {
+fn plain(base: &Base<'_>, contract: Contract) -> Sample {
     let text = "# a plain file\nglobal\n  maxconn 100\n\ndefaults\n  mode http\n";
     let path = if contract == Contract::RenderedOutput { CONFIG_PATH } else { "general/plain.txt" };
     let path = FilePath::new(path).expect("it is a path");
@@ -109,8 +122,8 @@ fn plain(probe: &Probe<'_>, base: &Arc<LoadedPlugin>, contract: Contract) -> Sam
         Contract::RenderedOutput => Subject::RenderedOutput { files: [(path, checked)].into() },
         _ => Subject::AuxiliaryFile { file: checked, data_files: Vec::new() },
     };
-    let config = probe.project.config.clone();
-    Sample { name: "a plain file".to_owned(), config, plugin: Arc::clone(base), subject, now: Now(0) }
+    let (config, plugin) = (base.config.clone(), Arc::clone(&base.plugin));
+    Sample { name: "a plain file".to_owned(), config, plugin, subject, now: Now(0) }
 }
 
 // === impl Sample ===

@@ -352,9 +352,11 @@ fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings)
 impl GateParts {
     /// Brings up to date what is known about missing modules. Says whether one came.
     fn look_again(&self) -> bool {
-        let mut states = (**self.plugins.borrow()).clone();
-        let came = self.loader.look_again(&mut states);
+        let mut came = false;
+        // A trial may store newer states at any time: what is brought up to date must be what is there.
         self.plugins.send_if_modified(|known| {
+            let mut states = (**known).clone();
+            came = self.loader.look_again(&mut states);
             let told =
                 |states: &[PluginState]| -> Vec<_> { states.iter().map(|state| state.progress.clone()).collect() };
             let changed = told(known) != told(&states);
@@ -373,3 +375,6 @@ async fn until(due: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

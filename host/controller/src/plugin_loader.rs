@@ -56,14 +56,14 @@ impl PluginLoader {
     /// Wants the modules of a candidate from now on, and no others; waits until each was tried once, at most until
     /// `deadline`.
     pub async fn want(&self, candidate: &Candidate, deadline: Instant) {
-        let wanted = self.wanted(candidate);
+        let wanted = Self::wanted(candidate);
         self.modules.want(wanted.iter().cloned());
         self.modules.settled(&wanted, deadline).await;
     }
 
     /// Fetches the modules of a candidate once, for a command that does not wait for better times.
     pub async fn fetch_once(&self, candidate: &Candidate) {
-        self.modules.attempt(self.wanted(candidate)).await;
+        self.modules.attempt(Self::wanted(candidate)).await;
     }
 
     /// Takes what is there.
@@ -98,14 +98,10 @@ impl PluginLoader {
         came
     }
 
-    fn wanted(&self, candidate: &Candidate) -> Vec<Wanted> {
-        let modules = candidate.plugins.iter().map(|named| Module::of(named, &candidate.attached, &self.builtin));
-        modules
-            .filter_map(|module| match module {
-                Ok(Module::Elsewhere(wanted)) => Some(wanted),
-                _ => None,
-            })
-            .collect()
+    fn wanted(candidate: &Candidate) -> Vec<Wanted> {
+        let named = candidate.plugins.iter();
+        // What is wrong with the others, a load tells.
+        named.filter_map(|named| Module::elsewhere(named, &candidate.attached).ok().flatten()).collect()
     }
 
     fn load_one(&self, named: &NamedPlugin, candidate: &Candidate) -> (PluginState, Option<Arc<LoadedPlugin>>) {

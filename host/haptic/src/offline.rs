@@ -24,11 +24,11 @@ use haptic_haproxy::{
 };
 use haptic_model::{Finding, FindingCode, Rendered, ports::Now};
 use haptic_modules::{Backoff, Fetcher, Limits, Modules, Transport};
-use haptic_plugins::{PluginHost, PluginSet};
+use haptic_plugins::PluginSet;
 use haptic_render::{Memo, Renderer};
 use haptic_store::{DirectorySource, RawChange, Store, WatchedResource};
 
-use crate::{builtin, cli};
+use crate::{builtin, cli, plugin};
 
 #[derive(Args, Debug)]
 pub(crate) struct Manifests {
@@ -103,7 +103,7 @@ impl Loaded {
 
     /// The render, every validator included, but not `haproxy -c`.
     pub(crate) fn render(&self, haproxy: (u16, u16)) -> anyhow::Result<Result<Rendered, Vec<Finding>>> {
-        let loader = plugin_loader(None)?;
+        let loader = plugin_loader()?;
         Ok(self.prepare(&loader).and_then(|prepared| {
             let snapshot = prepared.store.snapshot();
             let mut memo = Memo::default();
@@ -147,8 +147,8 @@ pub(crate) fn checker(binary: &Path) -> anyhow::Result<Checker> {
     Checker::new(binary, CheckLimits::STANDARD).with_context(|| format!("setting up the check by {}", binary.display()))
 }
 
-pub(crate) fn plugin_loader(cache: Option<PathBuf>) -> anyhow::Result<PluginLoader> {
-    let host = PluginHost::new(cache).context("setting up the plugin host")?;
+pub(crate) fn plugin_loader() -> anyhow::Result<PluginLoader> {
+    let host = plugin::host()?;
     let modules = builtin::modules().into_iter().map(|(name, bytes)| (name, Bytes::from_static(bytes))).collect();
     let fetcher = Fetcher::new(Transport::new(Limits::default())?, None);
     Ok(PluginLoader::new(Arc::new(host), modules, Modules::new(fetcher, Backoff::default())))

@@ -11,7 +11,11 @@ mod test;
 
 use std::{env, path::PathBuf, process::ExitCode};
 
+use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
+use haptic_plugins::{HostError, PluginHost};
+
+use crate::cli;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PluginCommand {
@@ -55,6 +59,19 @@ impl PluginCommand {
             Self::Serve(options) => crate::blocking(options.run()),
         }
     }
+}
+
+/// The plugin host of a command that ends soon: what was compiled before is compiled no more. Without a folder for it,
+/// e.g. in a container with no home, it is compiled each time.
+pub(crate) fn host() -> anyhow::Result<PluginHost> {
+    let host = match PluginHost::new(cache_dir()) {
+        Err(HostError::Cache(error)) => {
+            cli::complain(&format!("warning: compiled plugins are not kept: {:#}", anyhow::Error::from(error)));
+            PluginHost::new(None)
+        }
+        host => host,
+    };
+    host.context("setting up the plugin host")
 }
 
 /// Where compiled modules are kept between runs; `None` without a home.

@@ -72,7 +72,7 @@ impl ValidateOptions {
     fn judge(&self, loaded: &Loaded) -> anyhow::Result<(TestResults, Vec<Finding>)> {
         let (binary, checkers) = self.haproxy.checkers()?;
         let haproxy = (binary.minor.major, binary.minor.minor);
-        let loader = offline::plugin_loader(None)?;
+        let loader = offline::plugin_loader()?;
         let prepared = match loaded.prepare(&loader) {
             Ok(prepared) => prepared,
             Err(findings) => return Ok((report::none(), findings)),

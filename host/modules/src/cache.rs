@@ -14,7 +14,7 @@ use bytes::Bytes;
 use haptic_model::Digest;
 use thiserror::Error;
 
-use crate::{ImageReference, MAX_MODULE_BYTES, cosign::SignedManifest};
+use crate::{ImageReference, MAX_MODULE_BYTES, cosign::SignedManifest, file::read_at_most};
 
 /// What is kept beside the modules that are wanted now.
 const MAX_UNWANTED_BYTES: u64 = 512 << 20;
@@ -51,7 +51,7 @@ impl Cache {
     /// `None` if it is not there or is not what its name says; such a file is removed.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.module_path(digest);
-        let bytes = read(&path, MAX_MODULE_BYTES)?;
+        let bytes = read_at_most(&path, MAX_MODULE_BYTES).ok()?;
         if Digest::of(&bytes) == digest {
             return Some(Bytes::from(bytes));
         }
@@ -66,7 +66,8 @@ impl Cache {
 
     /// Nothing here says that the signatures are good.
     pub(crate) fn signatures(&self, module: Digest, image: &ImageReference) -> Option<SignedManifest> {
-        serde_json::from_slice(&read(&self.signatures_path(module, image), MAX_SIGNATURES_BYTES)?).ok()
+        let text = read_at_most(&self.signatures_path(module, image), MAX_SIGNATURES_BYTES).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     pub(crate) fn keep_signatures(
@@ -129,13 +130,6 @@ impl Cache {
             let _ = fs::remove_file(&temporary);
             CacheError { doing: "keeping the module as", path: path.to_owned(), source }
         })
-    }
-}
-
-fn read(path: &Path, limit: u64) -> Option<Vec<u8>> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() && metadata.len() <= limit => fs::read(path).ok(),
-        _ => None,
     }
 }
 

@@ -1,9 +1,6 @@
 //! One attempt at one module: from the cache if what is there proves itself, else from its source.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use haptic_model::{Digest, Framer};
@@ -12,12 +9,13 @@ use reqwest::Url;
 use crate::{
     Cache, CacheError, Credentials, DockerConfig, FetchError, ImageReference, PublicKey, Reason,
     cosign::{Base64, SignedManifest, gather, other_module},
+    file::{ReadError, read_at_most},
     registry::{Access, Manifest, Repository, success},
     transport::{Request, Transport, show},
 };
 
 /// Where a module is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Source {
     Oci {
         image: String,
@@ -64,6 +62,17 @@ impl Source {
             Self::Http { url } => url.parse().map_or_else(|_| "a URL".to_owned(), |url: Url| show(&url)),
             Self::File { path } => path.display().to_string(),
         }
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self {
+            Self::Oci { .. } => "Oci",
+            Self::Http { .. } => "Http",
+            Self::File { .. } => "File",
+        };
+        write!(f, "{kind}({})", self.shown())
     }
 }
 
@@ -320,22 +329,23 @@ impl Got {
 }
 
 fn from_file(path: &Path, limit: u64) -> Result<Bytes, FetchError> {
-    let failed = |error: std::io::Error| {
-        let reason = if error.kind() == std::io::ErrorKind::NotFound { Reason::NotFound } else { Reason::Unreachable };
-        let message = format!("the module {} cannot be read: {error}", path.display());
-        FetchError::new(reason, message, "build the plugin, or correct module.file.path")
-    };
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if !metadata.is_file() {
-        let message = format!("the module {} is no file", path.display());
-        return Err(FetchError::new(Reason::InvalidSource, message, "correct module.file.path"));
-    }
-    if metadata.len() > limit {
-        let size = metadata.len();
-        let message = format!("the module {} has {size} bytes, more than the {limit} that are loaded", path.display());
-        return Err(FetchError::new(Reason::TooLarge, message, "build the plugin for size"));
-    }
-    fs::read(path).map(Bytes::from).map_err(failed)
+    let shown = path.display();
+    read_at_most(path, limit).map(Bytes::from).map_err(|error| match error {
+        ReadError::NoFile => {
+            let message = format!("the module {shown} is no file");
+            FetchError::new(Reason::InvalidSource, message, "correct module.file.path")
+        }
+        ReadError::TooLarge => {
+            let message = format!("the module {shown} has more than the {limit} bytes that are loaded");
+            FetchError::new(Reason::TooLarge, message, "build the plugin for size")
+        }
+        ReadError::Failed(error) => {
+            let absent = error.kind() == std::io::ErrorKind::NotFound;
+            let reason = if absent { Reason::NotFound } else { Reason::Unreachable };
+            let message = format!("the module {shown} cannot be read: {error}");
+            FetchError::new(reason, message, "build the plugin, or correct module.file.path")
+        }
+    })
 }
 
 fn cache_failed(error: &CacheError) -> FetchError {

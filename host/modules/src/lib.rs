@@ -21,6 +21,7 @@ mod cosign;
 mod credentials;
 mod error;
 mod fetch;
+mod file;
 mod modules;
 mod reference;
 mod registry;

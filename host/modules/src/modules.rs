@@ -2,11 +2,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use haptic_model::Digest;
 use parking_lot::Mutex;
 use tokio::{
@@ -15,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{FetchError, Fetcher, Wanted};
+use crate::{FetchError, Fetcher, Reason, Wanted};
 
 /// The pauses between attempts.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +50,30 @@ pub struct Modules {
     known: Mutex<BTreeMap<Digest, ModuleState>>,
     /// What is not in a cache on disk, as long as it is wanted.
     held: Mutex<HashMap<Digest, Bytes>>,
-    wanted: watch::Sender<BTreeMap<Digest, Wanted>>,
+    wanted: watch::Sender<BTreeMap<Digest, Asked>>,
+    /// Counts what was ever wanted.
+    asked: AtomicU64,
     changed: watch::Sender<u64>,
+}
+
+#[derive(Clone)]
+struct Asked {
+    wanted: Wanted,
+    /// Another one each time that a module is wanted which was not.
+    number: u64,
+}
+
+/// The tasks that try, at most one for a module.
+#[derive(Default)]
+struct Attempts {
+    tasks: JoinSet<()>,
+    running: BTreeMap<Digest, Attempt>,
+}
+
+struct Attempt {
+    /// Of the [`Asked`] that it is for.
+    number: u64,
+    task: AbortHandle,
 }
 
 // === impl Backoff ===
@@ -75,6 +102,7 @@ impl Modules {
             known: Mutex::default(),
             held: Mutex::default(),
             wanted: watch::Sender::default(),
+            asked: AtomicU64::default(),
             changed: watch::Sender::default(),
         })
     }
@@ -88,10 +116,15 @@ impl Modules {
         for key in modules.keys() {
             known.entry(*key).or_insert(ModuleState::Pending);
         }
-        drop(known);
+        // Still locked: what has a state and what is wanted are the same.
         self.wanted.send_if_modified(|now| {
             let same = now.keys().eq(modules.keys());
-            *now = modules;
+            let numbered = modules.into_iter().map(|(key, wanted)| {
+                let number = now.get(&key).map(|before| before.number);
+                let number = number.unwrap_or_else(|| self.asked.fetch_add(1, Ordering::Relaxed));
+                (key, Asked { wanted, number })
+            });
+            *now = numbered.collect();
             !same
         });
     }
@@ -137,12 +170,12 @@ impl Modules {
     /// Wants these and tries each once, all beside each other. For whoever does not [`run`](Self::run) this.
     pub async fn attempt(self: &Arc<Self>, modules: Vec<Wanted>) {
         self.want(modules);
-        let wanted = self.wanted.borrow().clone();
+        let asked = self.wanted.borrow().clone();
         let mut tasks = JoinSet::new();
-        for (key, wanted) in wanted {
+        for (key, Asked { wanted, .. }) in asked {
             let modules = Arc::clone(self);
             tasks.spawn(async move {
-                let fetched = modules.fetcher.fetch(&wanted).await;
+                let fetched = modules.fetch(&wanted).await;
                 modules.take(key, &wanted, fetched);
             });
         }
@@ -152,25 +185,10 @@ impl Modules {
     /// Works on the wanted set. Never ends; what it does ends when it is dropped.
     pub async fn run(self: Arc<Self>) {
         let mut wanted = self.wanted.subscribe();
-        let mut tasks = JoinSet::new();
-        let mut running: BTreeMap<Digest, AbortHandle> = BTreeMap::new();
+        let mut attempts = Attempts::default();
         loop {
-            let now = wanted.borrow_and_update().clone();
-            running.retain(|key, task| {
-                let kept = now.contains_key(key);
-                if !kept {
-                    task.abort();
-                }
-                kept && !task.is_finished()
-            });
-            for (key, wanted) in &now {
-                if running.contains_key(key) || self.known.lock().get(key) == Some(&ModuleState::Ready) {
-                    continue;
-                }
-                let modules = Arc::clone(&self);
-                running.insert(*key, tasks.spawn(modules.obtain(*key, wanted.clone())));
-            }
-            let pins: Vec<Digest> = now.values().filter_map(|wanted| wanted.pin).collect();
+            let pins: Vec<Digest> = wanted.borrow_and_update().values().filter_map(|asked| asked.wanted.pin).collect();
+            attempts.see_to(&self);
             let fetcher = self.fetcher.clone();
             let pruned = tokio::task::spawn_blocking(move || fetcher.prune(&pins));
             if pruned.await.is_err() {
@@ -182,7 +200,7 @@ impl Modules {
                         Ok(()) => break,
                         Err(_) => return,
                     },
-                    Some(_) = tasks.join_next() => {}
+                    () = attempts.one_ended() => attempts.see_to(&self),
                 }
             }
         }
@@ -192,7 +210,7 @@ impl Modules {
     async fn obtain(self: Arc<Self>, key: Digest, wanted: Wanted) {
         let mut failures = 0;
         loop {
-            let fetched = self.fetcher.fetch(&wanted).await;
+            let fetched = self.fetch(&wanted).await;
             let before = self.known.lock().get(&key).cloned();
             let Some(error) = self.take(key, &wanted, fetched) else { return };
             failures += 1;
@@ -205,6 +223,14 @@ impl Modules {
             }
             tokio::time::sleep(self.backoff.pause(failures, &error)).await;
         }
+    }
+
+    /// One attempt. A panic is a failure like another, after which there is a pause.
+    async fn fetch(&self, wanted: &Wanted) -> Result<Bytes, FetchError> {
+        AssertUnwindSafe(self.fetcher.fetch(wanted)).catch_unwind().await.unwrap_or_else(|_| {
+            let message = format!("fetching {} ended early", wanted.source.shown());
+            Err(FetchError::new(Reason::ServerError, message, "report this with the log"))
+        })
     }
 
     /// Takes what an attempt came to; gives back why it failed.
@@ -236,3 +262,37 @@ impl Modules {
         self.changed.send_modify(|count| *count += 1);
     }
 }
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// Ends what is for nobody any more, and starts an attempt at all that is not there and that nothing tries. A module
+    /// that was away from the wanted set is tried at once, however long a pause of its old attempt is.
+    fn see_to(&mut self, modules: &Arc<Modules>) {
+        let now = modules.wanted.borrow().clone();
+        self.running.retain(|key, attempt| {
+            let kept = now.get(key).is_some_and(|asked| asked.number == attempt.number);
+            if !kept {
+                attempt.task.abort();
+            }
+            kept && !attempt.task.is_finished()
+        });
+        for (key, Asked { wanted, number }) in now {
+            if self.running.contains_key(&key) || modules.known.lock().get(&key) == Some(&ModuleState::Ready) {
+                continue;
+            }
+            let task = self.tasks.spawn(Arc::clone(modules).obtain(key, wanted));
+            self.running.insert(key, Attempt { number, task });
+        }
+    }
+
+    /// Waits until a task ends. What it was for may have changed while it did.
+    async fn one_ended(&mut self) {
+        if self.tasks.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

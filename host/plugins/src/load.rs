@@ -47,6 +47,10 @@ const MAX_FILTER_NAME_BYTES: usize = 64;
 /// Longest own words of a plugin that are kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
+/// Names of imports or exports that a message tells, and what is told of each.
+const MAX_NAMES: usize = 8;
+const MAX_NAME_BYTES: usize = 120;
+
 /// Loads plugins. One for a process: plugins of two hosts share nothing.
 pub struct PluginHost {
     pub(crate) engine: Engine,
@@ -110,7 +114,7 @@ pub enum LoadErrorReason {
     TooLarge { bytes: usize, limit: usize },
     #[error("it is a core module and not a component; build it with `cargo build --target wasm32-wasip2`")]
     CoreModule,
-    #[error("it is not a component that this host can compile: {0:#}")]
+    #[error("it is not a component that this host can compile: {}", told(.0))]
     NotAComponent(wasmtime::Error),
     #[error("the host will not compile it: {0}")]
     TooCostly(#[from] TooCostly),
@@ -126,7 +130,7 @@ pub enum LoadErrorReason {
     Generation { found: String, served: &'static str },
     #[error("it exports none of the contracts of `haptic:plugin`, only {}", list(.0))]
     NoContract(Vec<String>),
-    #[error("its type does not fit generation {generation}: {0:#}", generation = v1::GENERATION)]
+    #[error("its type does not fit generation {generation}: {}", told(.0), generation = v1::GENERATION)]
     Type(wasmtime::Error),
     #[error("it refuses its config: {message}")]
     Config { message: String },
@@ -208,7 +212,7 @@ impl PluginHost {
             filters: Vec::new(),
             compile_time,
             load_time: compile_time,
-            from_cache: origin == Origin::Cache,
+            from_cache: origin != Origin::Compiled,
             totals: Arc::clone(totals),
             _component: component,
         };
@@ -289,7 +293,7 @@ fn admit(shape: &Shape, purity: Purity) -> Result<(), LoadErrorReason> {
     let refused = shape.refused();
     let names = shape.exports.iter().chain(&refused);
     if let Some(found) = names.filter_map(|name| generation(name)).find(|version| !version.starts_with("1.")) {
-        return Err(LoadErrorReason::Generation { found: found.to_owned(), served: v1::GENERATION });
+        return Err(LoadErrorReason::Generation { found: printable(found, MAX_NAME_BYTES), served: v1::GENERATION });
     }
     if !refused.is_empty() {
         return Err(LoadErrorReason::ForeignImports(refused));
@@ -365,11 +369,22 @@ fn is_filter_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
+/// Names of a module, fit for a message.
 fn list(names: &[String]) -> String {
     if names.is_empty() {
         return "nothing".to_owned();
     }
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    let told = names.iter().take(MAX_NAMES).map(|name| format!("`{}`", printable(name, MAX_NAME_BYTES)));
+    let told = told.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}
+
+/// What the runtime says of a module, in whose words the module's own may be.
+fn told(error: &wasmtime::Error) -> String {
+    printable(&format!("{error:#}"), MAX_MESSAGE_BYTES)
 }
 
 // === impl PluginSettings ===

@@ -103,7 +103,7 @@ impl LoadedPlugin {
         self.load_time
     }
 
-    /// The compiled image was taken from the cache.
+    /// The module was compiled before: the cache had its image, or another plugin holds it.
     pub fn from_cache(&self) -> bool {
         self.from_cache
     }

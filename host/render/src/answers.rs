@@ -13,6 +13,9 @@ use crate::filters::json_into;
 /// Keys and answers that one render remembers. Beyond it the plugin host is asked, as for a new value.
 const MAX_BYTES: usize = 16 << 20;
 
+/// What an entry takes besides its key and its text.
+const ENTRY_BYTES: usize = 128;
+
 #[derive(Default)]
 pub(crate) struct Answers {
     known: HashMap<Box<[u8]>, Value>,
@@ -44,9 +47,9 @@ impl Answers {
         }
     }
 
-    /// Remembers `answer`, which takes about `size` bytes.
-    pub(crate) fn put(&mut self, key: Key, answer: Value, size: usize) {
-        let cost = key.0.len() + size;
+    /// Remembers `answer`, which was read from `text`.
+    pub(crate) fn put(&mut self, key: Key, answer: Value, text: &str) {
+        let cost = ENTRY_BYTES + key.0.len() + size(&answer, text);
         if self.bytes + cost <= MAX_BYTES {
             self.bytes += cost;
             self.known.insert(key.0.as_slice().into(), answer);
@@ -101,6 +104,20 @@ impl Key {
     }
 }
 
+/// About what `answer` takes in memory. A list takes much more than its text: each item is a value, and may be an
+/// allocation; an object of one entry has room for eleven.
+fn size(answer: &Value, text: &str) -> usize {
+    if !matches!(answer.kind(), ValueKind::Seq | ValueKind::Map) {
+        return text.len();
+    }
+    let parts = text.bytes().map(|byte| match byte {
+        b'{' => 640,
+        b'[' | b',' => 128,
+        _ => 1,
+    });
+    parts.sum()
+}
+
 /// A part's kind and length.
 const HEAD: usize = 1 + size_of::<u64>();
 
@@ -145,7 +162,7 @@ mod tests {
     #[test]
     fn a_call_is_found_again_and_another_filters_is_not() {
         let mut answers = Answers::default();
-        answers.put(Key::new(Vec::new(), 1), "one".into(), 3);
+        answers.put(Key::new(Vec::new(), 1), "one".into(), "one");
         let buffer = answers.lend();
         assert_eq!(answers.get(Key::new(buffer, 1)).ok(), Some("one".into()));
         assert!(answers.get(Key::new(Vec::new(), 2)).is_err());
@@ -154,7 +171,30 @@ mod tests {
     #[test]
     fn forgets_what_does_not_fit() {
         let mut answers = Answers::default();
-        answers.put(Key::new(Vec::new(), 1), "one".into(), MAX_BYTES);
+        answers.put(Key::new(Vec::new(), 1), "one".into(), &" ".repeat(MAX_BYTES));
         assert!(answers.get(Key::new(Vec::new(), 1)).is_err());
+    }
+
+    #[test]
+    fn charges_lists_and_objects_for_what_they_take() {
+        for (item, bytes) in [("[]", 64), ("{}", 64), ("0", 24), (r#"{"":0}"#, 600)] {
+            let text = format!("[{}]", vec![item; 1000].join(","));
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert!(size(&answer, &text) >= 1000 * bytes, "{item}");
+        }
+        // Few answers that are long lists fill the memory, though their texts are short.
+        let text = format!("[{}]", vec!["[]"; 20_000].join(","));
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let mut answers = Answers::default();
+        (0..10).for_each(|filter| answers.put(Key::new(Vec::new(), filter), answer.clone(), &text));
+        let known = (0..10).filter(|filter| answers.get(Key::new(Vec::new(), *filter)).is_ok()).count();
+        assert_eq!(known, 3);
+    }
+
+    #[test]
+    fn charges_every_entry() {
+        let mut answers = Answers::default();
+        (0..200_000).for_each(|filter| answers.put(Key::new(Vec::new(), filter), true.into(), "true"));
+        assert_eq!(answers.known.len(), MAX_BYTES / (ENTRY_BYTES + 4 + 4));
     }
 }

@@ -193,7 +193,7 @@ impl PluginFilter {
             let filter = &self.name;
             Cause::system(FindingCode::PluginFailed, format!("filter `{filter}` answered invalid JSON: {error}"))
         })?;
-        with(|session| session.answers.put(key, answer.clone(), text.len()))?;
+        with(|session| session.answers.put(key, answer.clone(), &text))?;
         Ok(answer)
     }
 }

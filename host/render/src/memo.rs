@@ -37,8 +37,6 @@ pub struct Memo {
     robbed: HashSet<Arc<str>>,
     /// Counts renders.
     render: u64,
-    /// A snippet or the main template gave units in this render, so there may be some that nobody gives any more.
-    ran: bool,
     /// The snapshot that the stamps of `units` were compared with last.
     snapshot: Option<Arc<Snapshot>>,
     /// What differs between that snapshot and the current one; `None` = unknown.
@@ -74,7 +72,6 @@ impl Memo {
         self.render += 1;
         self.replayed.clear();
         self.robbed.clear();
-        self.ran = false;
         self.same_quarantine = self.quarantined == inputs.quarantined;
         if !self.same_quarantine {
             self.quarantined.clone_from(&inputs.quarantined);
@@ -88,9 +85,9 @@ impl Memo {
     /// What stays must have been compared with this render's snapshot: the next one looks only at what changed since.
     pub(crate) fn end(&mut self, inputs: &Inputs) {
         let render = self.render;
-        let played = self.played.len();
         self.played.retain(|_, played| played.render == render);
-        if self.ran || self.played.len() < played {
+        // Every unit of a snippet has an owner, so as many owners as these are no others.
+        if self.owners.len() != self.played.values().map(|played| played.units.len()).sum::<usize>() {
             let Self { owners, replayed, units, .. } = self;
             owners.retain(|_, owner| owner.render == render || replayed.contains(&owner.snippet));
             units.retain(|key, _| owners.contains_key(key));
@@ -98,10 +95,15 @@ impl Memo {
         self.snapshot = Some(Arc::clone(&inputs.snapshot));
     }
 
+    /// The render failed half way: what is remembered belongs to several snapshots. So the next one runs every snippet
+    /// and compares every stamp.
+    pub(crate) fn doubt(&mut self) {
+        self.snapshot = None;
+    }
+
     /// Makes `unit` part of this render, given by `snippet`; false when it already is.
     pub(crate) fn see(&mut self, unit: &Arc<str>, snippet: &Arc<str>) -> bool {
         let render = self.render;
-        self.ran = true;
         let Some(owner) = self.owners.get_mut(unit) else {
             self.owners.insert(Arc::clone(unit), Owner { snippet: Arc::clone(snippet), render });
             return true;
@@ -177,11 +179,6 @@ impl Memo {
             self.replayed.insert(Arc::clone(snippet));
         }
         self.played.insert(Arc::clone(snippet), played);
-    }
-
-    /// Notes that a snippet runs.
-    pub(crate) fn run(&mut self) {
-        self.ran = true;
     }
 
     /// Which units of `keys` read what.

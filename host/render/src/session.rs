@@ -91,7 +91,7 @@ pub(crate) fn run(compiled: &Compiled, inputs: &Inputs, memo: &mut Memo) -> Resu
     let rendered = render_templates(compiled);
     let session = CURRENT.with_borrow_mut(Option::take).expect("the session set above");
     *memo = session.memo;
-    let (core, files) = rendered?;
+    let (core, files) = rendered.inspect_err(|_| memo.doubt())?;
     let bottom = session.frames.into_iter().next().expect("the bottom frame is never popped");
     memo.end(inputs);
     Ok(Outcome { core, files, records: bottom.records, units: session.units })

@@ -71,7 +71,6 @@ fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
         return Ok(text);
     }
     let first = with(|session| {
-        session.memo.run();
         session.push(Frame::of_snippet(snippet));
         session.units.len()
     })?;

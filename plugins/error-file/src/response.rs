@@ -1,7 +1,7 @@
 //! The parts of a response, with the place of each.
 
 use haptic_plugin_sdk::File;
-use parts::Findings;
+use parts::{Findings, cut};
 
 /// A line of the head, without its line end.
 struct Line<'a> {
@@ -209,12 +209,4 @@ impl<'a> Iterator for Lines<'a> {
 
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(40).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
-    }
-    cut
 }

@@ -36,39 +36,51 @@ const TEXT_FETCHES: [&str; 16] = [
 pub(crate) fn uses(path: &str, data_files: &[File]) -> Vec<Use> {
     let Some(config) = data_files.iter().find(|data| data.path() == CONFIG) else { return Vec::new() };
     let content = config.read_all();
+    let finder = Finder::new(path);
     let mut uses: Vec<Use> = Vec::new();
-    for at in Finder::new(path.as_bytes()).find_iter(&content).take(MOST_PLACES) {
-        if let Some(usage) = usage(&content, at, at + path.len())
-            && !uses.contains(&usage)
-        {
-            uses.push(usage);
+    let mut words = Words::default();
+    let (mut done, mut places) = (0, 0);
+    for at in finder.find_iter(&content) {
+        if at < done {
+            continue;
+        }
+        if places >= MOST_PLACES {
+            break;
+        }
+        let from = memchr::memrchr(b'\n', &content[..at]).map_or(0, |feed| feed + 1);
+        done = memchr::memchr(b'\n', &content[at..]).map_or(content.len(), |length| at + length);
+        words.split(1, &content[from..done]);
+        // Counted as well where the path stands in a comment alone.
+        places += 1;
+        for (index, word) in words.iter().enumerate() {
+            for place in finder.find_iter(word).take(MOST_PLACES.saturating_sub(places)) {
+                places += 1;
+                if let Some(usage) = usage(&words, index, place, place + path.len())
+                    && !uses.contains(&usage)
+                {
+                    uses.push(usage);
+                }
+            }
         }
     }
     uses
 }
 
-/// What the file named from `at` to `end` is used as there; `None` if that can't be told.
-fn usage(content: &[u8], at: usize, end: usize) -> Option<Use> {
-    let goes_on =
-        content.get(end).is_some_and(|byte| !matches!(byte, b')' | b',' | b' ' | b'\t' | b'\r' | b'\n' | b'"'));
-    let before = content[..at].iter().rev().take_while(|byte| is_path(**byte)).count();
+/// What the file is used as that the word at `index` names from `at` to `end`; `None` if that can't be told.
+fn usage(words: &Words, index: usize, at: usize, end: usize) -> Option<Use> {
+    let word = words.get(index)?;
+    let before = word[..at].iter().rev().take_while(|byte| is_path(**byte)).count();
     let start = at - before;
-    let prefix = &content[start..at];
-    if goes_on || !(prefix.is_empty() || prefix.ends_with(b"/") || prefix.ends_with(b"@")) {
+    let prefix = &word[start..at];
+    if !(prefix.is_empty() || prefix.ends_with(b"/") || prefix.ends_with(b"@")) {
         return None;
     }
-    match content[..start].last() {
-        Some(b'(') => {
-            let name = content[..start - 1].iter().rev().take_while(|byte| is_word(**byte)).count();
-            map(std::str::from_utf8(&content[start - 1 - name..start - 1]).ok()?)
+    match (word[..start].last(), word.get(end)) {
+        (Some(b'('), None | Some(b')' | b',')) => {
+            let name = word[..start - 1].iter().rev().take_while(|byte| is_word(**byte)).count();
+            map(std::str::from_utf8(&word[start - 1 - name..start - 1]).ok()?)
         }
-        Some(b' ' | b'\t' | b'"') => {
-            let from = memchr::memrchr(b'\n', &content[..at]).map_or(0, |feed| feed + 1);
-            let to = memchr::memchr(b'\n', &content[at..]).map_or(content.len(), |length| at + length);
-            let mut words = Words::default();
-            words.split(1, &content[from..to]);
-            list(&words, &content[start..end])
-        }
+        (None, None) => list(words, index),
         _ => None,
     }
 }
@@ -89,9 +101,11 @@ fn map(name: &str) -> Option<Use> {
     Some(Use { kind: Kind::Map, matching: Some(matching), value, sorted: false })
 }
 
-/// `acl NAME FETCH [-m HOW] -f FILE`, or the same between braces.
-fn list(words: &Words, file: &[u8]) -> Option<Use> {
-    let at = (1..words.len()).find(|at| words.get(*at) == Some(file) && words.get(*at - 1) == Some(b"-f"))?;
+/// `acl NAME FETCH [-m HOW] -f FILE`, or the same between braces; `at` is the file's word.
+fn list(words: &Words, at: usize) -> Option<Use> {
+    if words.get(at.checked_sub(1)?) != Some(b"-f") {
+        return None;
+    }
     let brace = (0..at).rev().find(|index| words.get(*index).is_some_and(|word| word.ends_with(b"{")));
     let fetch_at = match brace {
         Some(brace) => brace + 1,
@@ -149,6 +163,7 @@ mod tests {
         assert_eq!(found("use_backend %[path,map_beg(maps/a.map,none)]"), [map(Match::Beg, Value::Str)]);
         assert_eq!(found("x %[src,map_ip_int(/etc/haproxy/maps/a.map)]"), [map(Match::Ip, Value::Int)]);
         assert_eq!(found("x %[src,map(opt@maps/a.map)] %[src,map(maps/a.map)]"), [map(Match::Str, Value::Str)]);
+        assert_eq!(found("x %[src,map_str(\"maps/a.map\")]"), [map(Match::Str, Value::Str)]);
         assert_eq!(found("x %[src,lower(maps/a.map)]"), []);
         assert_eq!(found("x %[src,map(other-maps/a.map)] %[src,map(maps/a.map2)]"), []);
     }
@@ -162,5 +177,25 @@ mod tests {
         assert_eq!(found("acl x req.hdr(host),lower -f maps/a.map"), [list(None)]);
         assert_eq!(found("deny if { hdr(host) -f maps/a.map } { src -m reg x }"), [list(Some(Match::Str))]);
         assert_eq!(found("# -f maps/a.map"), []);
+        let both = [list(Some(Match::Ip)), list(Some(Match::Beg))];
+        assert_eq!(found("deny if { src -f maps/a.map } { path_beg -f maps/a.map }"), both);
+    }
+
+    #[test]
+    fn comments_use_nothing() {
+        let map = (Kind::Map, Some(Match::Beg), Value::Str);
+        assert_eq!(found("# use_backend %[src,map_ip(maps/a.map)]"), []);
+        assert_eq!(found("x %[path,map_beg(maps/a.map)] # %[src,map_ip(maps/a.map)]\n\t#map_ip(maps/a.map)"), [map]);
+        assert_eq!(found(r"x \# %[path,map_beg(maps/a.map)]"), [map]);
+        assert_eq!(found("x '# %[path,map_beg(maps/a.map)]'"), [map]);
+    }
+
+    #[test]
+    fn no_more_than_a_thousand_places_are_looked_at() {
+        let map = (Kind::Map, Some(Match::Str), Value::Str);
+        let last = " %[src,map(maps/a.map)]";
+        assert_eq!(found(&("x maps/a.map".repeat(400) + last)), [map]);
+        assert_eq!(found(&("x maps/a.map".repeat(1000) + last)), []);
+        assert_eq!(found(&("# maps/a.map\n".repeat(1000) + last)), []);
     }
 }

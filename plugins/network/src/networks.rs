@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use haptic_plugin_sdk::{Arguments, FilterError};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use parts::cut;
 use serde_json::Value;
 
 use crate::Network;
@@ -57,7 +58,7 @@ fn networks(value: &Value) -> Result<Vec<IpNet>, FilterError> {
 fn network(value: &Value) -> Result<IpNet, FilterError> {
     let refused = || {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let text: String = text.chars().take(60).collect();
+        let text = cut(&text);
         FilterError::refused(format!("`{text}` is no address or network; write e.g. `10.0.0.0/8` or `2001:db8::1`"))
     };
     let text = value.as_str().ok_or_else(refused)?;

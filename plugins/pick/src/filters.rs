@@ -1,6 +1,7 @@
 //! The filters. Values are at most 128 deep, which is as deep as they are read from JSON: recursion is safe.
 
 use haptic_plugin_sdk::{Arguments, FilterError};
+use parts::cut;
 use serde_json::Value;
 
 use crate::Pick;
@@ -85,12 +86,4 @@ fn text<'a>(name: &str, example: &str, value: Option<&'a Value>) -> Result<&'a s
         Some(_) => Err(FilterError::refused(format!("`{name}` must be text, {example}"))),
         None => Err(FilterError::refused(format!("it needs a `{name}`, {example}"))),
     }
-}
-
-fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(60).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
-    }
-    cut
 }

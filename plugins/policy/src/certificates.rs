@@ -2,7 +2,7 @@
 //! the `bind` says, for one certificate.
 
 use haptic_plugin_sdk::{File, Lines, Position};
-use parts::Findings;
+use parts::{Findings, is_blank};
 
 use crate::tls::TlsVersion;
 
@@ -28,7 +28,7 @@ pub(crate) fn check(file: &File, bind: u32, minimum: TlsVersion, findings: &mut 
 
 /// What stands between the brackets of a line that has them, and where.
 fn settings(text: &[u8]) -> Option<(usize, &[u8])> {
-    let begin = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
+    let begin = text.iter().position(|byte| !is_blank(*byte))?;
     if text[begin] == b'#' {
         return None;
     }
@@ -39,7 +39,7 @@ fn settings(text: &[u8]) -> Option<(usize, &[u8])> {
 
 fn words(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut offset = 0;
-    text.split(|byte| matches!(byte, b' ' | b'\t')).filter_map(move |word| {
+    text.split(|byte| is_blank(*byte)).filter_map(move |word| {
         let at = offset;
         offset += word.len() + 1;
         (!word.is_empty()).then_some((at, word))

@@ -71,6 +71,10 @@ impl TlsCheck<'_> {
                     self.silent.push(words.position(0, self.file));
                 }
             }
+            // It gives the binds of its section one more certificate; where it says nothing, what they say counts.
+            Some(b"ssl-f-use") => {
+                stated(words, self.minimum, self.file, findings);
+            }
             _ => {}
         }
     }
@@ -103,7 +107,7 @@ impl TlsCheck<'_> {
 
 /// Whether a line that begins with `word` may be of interest.
 pub(crate) fn is_about(word: &[u8]) -> bool {
-    matches!(word, b"bind" | b"ssl-default-bind-options")
+    matches!(word, b"bind" | b"ssl-default-bind-options" | b"ssl-f-use")
 }
 
 /// The oldest version that the line allows in so many words; one that is too old is reported where it stands, and then

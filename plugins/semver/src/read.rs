@@ -1,6 +1,7 @@
 //! From values to versions and ranges, or to words on why not.
 
 use haptic_plugin_sdk::FilterError;
+use parts::cut;
 use serde_json::Value;
 use versions::{Version, VersionReq};
 
@@ -58,12 +59,4 @@ impl Range {
     pub(crate) fn has(&self, version: &Version) -> bool {
         self.0.iter().any(|alternative| alternative.matches(version))
     }
-}
-
-fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(60).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
-    }
-    cut
 }

@@ -58,7 +58,7 @@ pub(crate) fn line(line: &mut Line<'_>, agent: &mut Agent) {
         "register-var-names" => variables(line),
         "log" => log(line),
         other => {
-            let meant = meant(other, KEYWORDS.into_iter().chain(["spoe-group", "spoe-message"]));
+            let meant = meant(line.report, other, KEYWORDS.into_iter().chain(["spoe-group", "spoe-message"]));
             line.error(0, format!("`{other}` is no keyword of `spoe-agent`; remove it or correct it{meant}"));
         }
     }
@@ -87,7 +87,7 @@ fn timeout(line: &mut Line<'_>, agent: &mut Agent) {
         Some(b"processing") => "processing",
         _ => {
             let word = line.words.text(1);
-            let meant = meant(&word, ["hello", "idle", "processing"]);
+            let meant = meant(line.report, &word, ["hello", "idle", "processing"]);
             return line.error(1, format!("`{word}` is no timeout here; write `hello`, `idle` or `processing`{meant}"));
         }
     };
@@ -131,7 +131,7 @@ fn option(line: &mut Line<'_>, agent: &mut Agent) {
     let at = 1 + usize::from(line.negated);
     let option = line.words.text(at);
     if !OPTIONS.contains(&option.as_str()) {
-        let meant = meant(&option, OPTIONS);
+        let meant = meant(line.report, &option, OPTIONS);
         return line.error(at, format!("`{option}` is no option of `spoe-agent`; remove it or correct it{meant}"));
     }
     let switchable = matches!(option.as_str(), "async" | "dontlog-normal" | "pipelining" | "send-frag-payload");

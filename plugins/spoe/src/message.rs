@@ -39,7 +39,7 @@ pub(crate) fn line(line: &mut Line<'_>, message: &mut Message) {
         "acl" => acl(line, message),
         "event" => event(line, message),
         other => {
-            let meant = meant(other, ["args", "acl", "event", "spoe-agent", "spoe-group", "spoe-message"]);
+            let meant = meant(line.report, other, ["args", "acl", "event", "spoe-agent", "spoe-group", "spoe-message"]);
             let advice = "remove it or correct it";
             line.error(0, format!("`{other}` is no keyword of `spoe-message` and HAProxy ignores it; {advice}{meant}"));
         }
@@ -105,7 +105,7 @@ fn event(line: &mut Line<'_>, message: &mut Message) {
     }
     let name = line.words.text(1);
     let Some(event) = Event::named(&name) else {
-        let meant = meant(&name, Event::ALL.map(|(name, _)| name));
+        let meant = meant(line.report, &name, Event::ALL.map(|(name, _)| name));
         let known = "write one such as `on-frontend-http-request`";
         return line.error(1, format!("`{name}` is no event; {known}{meant}"));
     };
@@ -195,7 +195,7 @@ fn undefined(line: &mut Line<'_>, index: usize, term: &str, message: &Message) {
         return line.error(index, format!("remove `{term}`: conditions that stand side by side must all be true"));
     }
     let known = message.acls.texts().chain(BUILT_IN_ACLS);
-    let meant = meant(term, known);
+    let meant = meant(line.report, term, known);
     let advice = "ACLs of haproxy.cfg are not known here, so declare it above in this message";
     line.error(index, format!("no `acl {term}` stands above; {advice}{meant}"));
 }

@@ -71,8 +71,12 @@ pub(crate) fn scopes(file: &File, rules: &Rules, report: &mut Findings) -> Vec<S
     scopes.list
 }
 
-/// The known word that was most likely meant, as words for the end of a message; empty where none is near.
-pub(crate) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+/// The known word that was most likely meant, as words for the end of an error; empty where none is near, and where
+/// another error would only be counted: the search is costly.
+pub(crate) fn meant<'a>(report: &Findings, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if report.is_full() {
+        return String::new();
+    }
     let near = |known: &&str| known.len().abs_diff(word.len()) <= 2 && word.len() <= 40 && distance(word, known) <= 2;
     let nearest = known.into_iter().take(MOST_LOOKED_AT).filter(near).min_by_key(|known| distance(word, known));
     nearest.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default()
@@ -182,7 +186,7 @@ impl Line<'_> {
 
     fn outside(&mut self) {
         let word = self.words.text(0);
-        let meant = meant(&word, SECTIONS);
+        let meant = meant(self.report, &word, SECTIONS);
         self.error(
             0,
             format!(
@@ -196,7 +200,7 @@ impl Line<'_> {
         if word == "messages" {
             return self.names(&mut group.messages, "message");
         }
-        let meant = meant(&word, ["messages"].into_iter().chain(SECTIONS));
+        let meant = meant(self.report, &word, ["messages"].into_iter().chain(SECTIONS));
         self.error(0, format!("`{word}` is no keyword of `spoe-group`; it takes `messages` alone{meant}"));
     }
 
@@ -214,5 +218,22 @@ impl Line<'_> {
                 None => list.add(name),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haptic_plugin_sdk::Position;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_meant_where_errors_are_only_counted() {
+        let mut report = Findings::default();
+        assert_eq!(meant(&report, "mesages", ["groups", "messages"]), "; did you mean `messages`?");
+        while !report.is_full() {
+            report.error(Position::whole("f"), "wrong");
+        }
+        assert_eq!(meant(&report, "mesages", ["groups", "messages"]), "");
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Check<'a> {
     }
 
     fn undeclared(&mut self, name: &Name, section: &str, known: &Names) {
-        let meant = meant(&name.text, known.texts());
+        let meant = meant(self.report, &name.text, known.texts());
         let engine = self.scope.name.as_ref().map_or(String::new(), |name| format!(" of engine `{}`", name.text));
         let text = &name.text;
         self.error(name, format!("no `{section} {text}`{engine} is declared; declare it, or remove the name{meant}"));

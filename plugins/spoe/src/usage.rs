@@ -25,8 +25,23 @@ struct Usage {
     filters: Vec<Filter>,
     /// Each backend with its mode, if it says one.
     backends: HashMap<String, Option<String>>,
-    /// The mode that the last `defaults` gives to what follows.
-    default_mode: Option<String>,
+}
+
+/// The modes that `defaults` sections give.
+#[derive(Default)]
+struct Defaults {
+    /// Of each section with a name.
+    named: HashMap<String, Option<String>>,
+    /// Of the last section: for all that name none.
+    last: Option<String>,
+}
+
+/// The section that a line of `haproxy.cfg` stands in.
+enum Section {
+    /// With its name; empty if it has none.
+    Defaults(String),
+    Backend(String),
+    Other,
 }
 
 /// Holds the scopes against `haproxy.cfg`, and the backends against those that the plugin's config lists.
@@ -43,8 +58,8 @@ pub(crate) fn check(file: &File, data_files: &[File], scopes: &[Scope], listed: 
         if !known {
             let meant = match &usage {
                 _ if report.is_full() => String::new(),
-                Some(usage) if listed.is_empty() => meant(name, usage.sorted_backends()),
-                _ => meant(name, listed.iter().map(String::as_str)),
+                Some(usage) if listed.is_empty() => meant(report, name, usage.sorted_backends()),
+                _ => meant(report, name, listed.iter().map(String::as_str)),
             };
             report.error(
                 position,
@@ -69,44 +84,30 @@ impl Usage {
     /// Reads `config`, in which the file may be named with any path before its own.
     fn of(config: &File, path: &str) -> Self {
         let mut usage = Self::default();
-        let mut proxy: Option<String> = None;
-        let mut in_defaults = false;
+        let mut defaults = Defaults::default();
+        let mut section = Section::Other;
         let mut words = Words::default();
         let mut lines = Lines::of(config);
         while let Some(line) = lines.next_line() {
-            let keyword = match first(line.text) {
-                First::Plain(word) => word,
-                First::Nothing | First::Quoted => continue,
-            };
-            match keyword {
-                b"backend" | b"listen" => {
-                    words.split(line.number, line.text);
+            match first(line.text) {
+                First::Nothing => continue,
+                First::Plain(word) if !is_about(word) => continue,
+                First::Plain(_) | First::Quoted => words.split(line.number, line.text),
+            }
+            match words.get(0) {
+                Some(b"backend" | b"listen") => {
                     let name = words.text(1);
-                    usage.backends.insert(name.clone(), usage.default_mode.clone());
-                    proxy = Some(name);
-                    in_defaults = false;
+                    usage.backends.insert(name.clone(), defaults.of(&words));
+                    section = Section::Backend(name);
                 }
-                b"defaults" => {
-                    usage.default_mode = None;
-                    proxy = None;
-                    in_defaults = true;
-                }
-                b"frontend" | b"global" => {
-                    proxy = None;
-                    in_defaults = false;
-                }
-                b"mode" if in_defaults || proxy.is_some() => {
-                    words.split(line.number, line.text);
-                    let mode = Some(words.text(1));
-                    match &proxy {
-                        Some(proxy) => drop(usage.backends.insert(proxy.clone(), mode)),
-                        None => usage.default_mode = mode,
-                    }
-                }
-                b"filter" => {
-                    words.split(line.number, line.text);
-                    usage.filters.extend(Filter::of(&words, path));
-                }
+                Some(b"defaults") => section = Section::Defaults(defaults.begin(&words)),
+                Some(b"frontend" | b"global") => section = Section::Other,
+                Some(b"mode") => match &section {
+                    Section::Defaults(name) => defaults.set(name, words.text(1)),
+                    Section::Backend(name) => drop(usage.backends.insert(name.clone(), Some(words.text(1)))),
+                    Section::Other => {}
+                },
+                Some(b"filter") => usage.filters.extend(Filter::of(&words, path)),
                 _ => {}
             }
         }
@@ -134,7 +135,7 @@ impl Usage {
         for Filter { engine, line } in &self.filters {
             match engine {
                 Some(engine) if !known.contains(engine.as_str()) => {
-                    let meant = meant(engine, names.iter().copied());
+                    let meant = meant(report, engine, names.iter().copied());
                     report.error(
                         file.whole(),
                         format!(
@@ -168,6 +169,33 @@ impl Usage {
     }
 }
 
+// === impl Defaults ===
+
+impl Defaults {
+    /// The mode that the proxy which `words` begin takes over.
+    fn of(&self, words: &Words) -> Option<String> {
+        match words.get(2) {
+            Some(b"from") => self.named.get(&words.text(3)).cloned().flatten(),
+            _ => self.last.clone(),
+        }
+    }
+
+    /// Begins the section that `words` begin, and returns its name. It takes nothing over but what it names: its line is
+    /// `defaults`, `defaults NAME`, `defaults from OTHER` or `defaults NAME from OTHER`.
+    fn begin(&mut self, words: &Words) -> String {
+        let from = (1..=2).find(|at| words.get(*at) == Some(b"from"));
+        let name = if from == Some(1) { String::new() } else { words.text(1) };
+        self.last = from.and_then(|at| self.named.get(&words.text(at + 1)).cloned().flatten());
+        self.named.insert(name.clone(), self.last.clone());
+        name
+    }
+
+    fn set(&mut self, name: &str, mode: String) {
+        self.named.insert(name.to_owned(), Some(mode.clone()));
+        self.last = Some(mode);
+    }
+}
+
 // === impl Filter ===
 
 impl Filter {
@@ -183,4 +211,9 @@ impl Filter {
         let before = config.strip_suffix(path)?;
         (before.is_empty() || before.ends_with('/')).then(|| Self { engine: value("engine"), line: words.line() })
     }
+}
+
+/// Whether a line that begins with `word` may be of interest.
+fn is_about(word: &[u8]) -> bool {
+    matches!(word, b"backend" | b"defaults" | b"filter" | b"frontend" | b"global" | b"listen" | b"mode")
 }

@@ -6,6 +6,7 @@ mod guide;
 
 use std::{
     env, fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -223,7 +224,10 @@ fn a_missing_tool_is_named_with_the_next_step() -> Result<()> {
             "python",
             "error: `python3` is not in PATH; install Python 3.10 or newer, e.g. apt-get install python3 python3-venv, and run this again\n",
         ),
-        ("javascript", "error: `node` is not in PATH; install Node.js 18 or newer, and run this again\n"),
+        (
+            "javascript",
+            "error: `node` is not in PATH; install Node.js 20 or newer, e.g. from nodejs.org (Debian 12's own is 18), and run this again\n",
+        ),
     ] {
         author.does(&["new", "tools", "--language", language, language])?;
         let built = author.run(&["build", language])?;
@@ -232,6 +236,33 @@ fn a_missing_tool_is_named_with_the_next_step() -> Result<()> {
     }
     let no_project = author.run(&["build"])?;
     ensure!(no_project.code == 2 && no_project.err.contains("holds no plugin.yaml"), "{}", no_project.err);
+    Ok(())
+}
+
+/// Installers that say that all went well, and leave nothing.
+#[test]
+fn a_tool_that_does_not_work_is_not_kept() -> Result<()> {
+    let programs = tempfile::tempdir()?;
+    let program = |name: &str, script: &str| -> Result<()> {
+        let path = programs.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+    };
+    // It finds no module to import, like the real one.
+    program("node", r#"case "$1" in --version) echo v20.0.0 ;; *) echo "no such module" >&2; exit 1 ;; esac"#)?;
+    program("npm", "exit 0")?;
+    let venv = r#"-m) case "$2" in venv) /bin/mkdir "$3/bin"; /bin/cp "$0" "$3/bin/python3" ;; esac ;;"#;
+    program("python3", &format!(r#"case "$1" in --version) echo Python 3.11.2 ;; {venv} esac"#))?;
+    let author = Author { cache: programs.path().join("cache"), ..Author::with_programs_of(programs.path())? };
+    for (language, tool) in [("python", "componentize-py"), ("javascript", "componentize-js")] {
+        author.does(&["new", "tools", "--language", language, language])?;
+        for attempt in 1..=2 {
+            let built = author.run(&["build", language])?;
+            let expected = [format!("error: trying {tool} "), "run this again".to_owned(), "is done once".to_owned()];
+            let all = expected.iter().all(|text| built.err.contains(text.as_str()));
+            ensure!(built.code == 2 && all, "{language}, attempt {attempt}: {}: {}", built.code, built.err);
+        }
+    }
     Ok(())
 }
 

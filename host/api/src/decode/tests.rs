@@ -63,6 +63,22 @@ fn wrong_types_and_values_are_told_with_path_and_line() {
 }
 
 #[test]
+fn a_value_that_may_be_secret_is_not_repeated() {
+    let pin = "ab".repeat(32);
+    for url in ["ftp://user:hunter2@host/m.wasm", "host/m.wasm?sig=hunter2", "user:hunter2", "hunter2@host"] {
+        let text = format!("{PLUGIN}spec:\n  sha256: '{pin}'\n  module:\n    http:\n      url: '{url}'\n");
+        assert_eq!(
+            mistakes::<HAProxyPlugin>(&text),
+            ["8:7: spec.module.http.url does not match `^https?://`"],
+            "{url}"
+        );
+    }
+    let text = format!("{PLUGIN}spec:\n  sha256: ABCD\n  module: {{file: {{path: a.wasm}}}}\n");
+    let expected = "5:3: spec.sha256 is `ABCD`, which does not match `^[0-9a-f]{64}$`";
+    assert_eq!(mistakes::<HAProxyPlugin>(&text), [expected]);
+}
+
+#[test]
 fn the_wrong_kind_is_refused() {
     assert_eq!(
         mistakes::<HAProxyTemplateConfig>("apiVersion: haptic.rs/v1\nkind: Ingress\nspec: {}\n"),

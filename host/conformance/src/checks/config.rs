@@ -1,5 +1,7 @@
 //! How the plugin takes a config that is wrong.
 
+use std::collections::BTreeSet;
+
 use haptic_plugins::LoadErrorReason;
 use serde_json::{Map, Value, json};
 
@@ -8,8 +10,8 @@ use crate::{checks::Context, report::Said};
 /// A name that no plugin knows.
 const UNKNOWN: &str = "noSuchFieldInAnyPlugin";
 
-/// Wrong configs that are tried.
-const MAX_TRIES: usize = 60;
+/// Fields that are tried, each with every wrong value.
+const MAX_FIELDS: usize = 100;
 
 pub(super) fn unknown_field(ctx: &Context<'_>) -> Said {
     let Some(mut config) = configs(ctx).into_iter().next() else {
@@ -32,24 +34,10 @@ pub(super) fn unknown_field(ctx: &Context<'_>) -> Said {
 }
 
 pub(super) fn wrong_types(ctx: &Context<'_>) -> Said {
-    let mut tried = 0;
+    let Wrong { tries, fields_left_out } = wrong(&configs(ctx));
     let mut refused = 0;
-    let wrong = [json!(null), json!(true), json!(-1), json!("wrong"), json!([1]), json!({ "wrong": 1 })];
-    let variants = configs(ctx).into_iter().flat_map(|config| {
-        let keys: Vec<String> = config.keys().cloned().collect();
-        let wrong = wrong.clone();
-        keys.into_iter().flat_map(move |key| {
-            let config = config.clone();
-            wrong.clone().into_iter().map(move |value| {
-                let mut config = config.clone();
-                config.insert(key.clone(), value);
-                Value::Object(config)
-            })
-        })
-    });
-    for config in variants.chain([json!([]), json!("text"), json!(1)]).take(MAX_TRIES) {
-        tried += 1;
-        let Err(error) = ctx.probe.load(&config) else { continue };
+    for config in &tries {
+        let Err(error) = ctx.probe.load(config) else { continue };
         match &error.reason {
             LoadErrorReason::Config { .. } => refused += 1,
             // A filter's declarations may follow from the config, and may be refused with it.
@@ -65,7 +53,35 @@ pub(super) fn wrong_types(ctx: &Context<'_>) -> Said {
             }
         }
     }
-    Said::pass(format!("{tried} wrong configs: {refused} refused, {} taken, none trapped", tried - refused))
+    let left_out = match fields_left_out {
+        0 => String::new(),
+        count => format!("; {count} more fields were not tried"),
+    };
+    let (tried, taken) = (tries.len(), tries.len() - refused);
+    Said::pass(format!("{tried} wrong configs: {refused} refused, {taken} taken, none trapped{left_out}"))
+}
+
+/// Configs that no plugin should take.
+struct Wrong {
+    tries: Vec<Value>,
+    fields_left_out: usize,
+}
+
+/// What is no object, and then each field of `configs` with values of every type, in the first config that has it.
+fn wrong(configs: &[Map<String, Value>]) -> Wrong {
+    let mut tries = vec![json!([]), json!("text"), json!(1)];
+    let mut fields = BTreeSet::new();
+    for (config, field) in configs.iter().flat_map(|config| config.keys().map(move |field| (config, field))) {
+        if !fields.insert(field) || fields.len() > MAX_FIELDS {
+            continue;
+        }
+        for value in [json!(null), json!(true), json!(-1), json!("wrong"), json!([1]), json!({ "wrong": 1 })] {
+            let mut config = config.clone();
+            config.insert(field.clone(), value);
+            tries.push(config.into());
+        }
+    }
+    Wrong { tries, fields_left_out: fields.len().saturating_sub(MAX_FIELDS) }
 }
 
 /// Every config that the plugin takes, by the project and its cases.
@@ -84,4 +100,31 @@ fn configs(ctx: &Context<'_>) -> Vec<Map<String, Value>> {
         }
     }
     configs
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn config(fields: std::ops::Range<usize>) -> Map<String, Value> {
+        fields.map(|field| (format!("field{field:03}"), field.into())).collect()
+    }
+
+    #[test]
+    fn every_field_of_every_config_is_tried_once_and_so_is_what_is_no_object() {
+        let Wrong { tries, fields_left_out } = wrong(&[config(0..20), config(10..30)]);
+        assert_eq!((tries.len(), fields_left_out), (3 + 30 * 6, 0));
+        assert!(tries[..3].iter().all(|config| !config.is_object()));
+        let last: Vec<_> = tries[tries.len() - 6..].iter().map(|config| config["field029"].clone()).collect();
+        assert_eq!(last, [json!(null), json!(true), json!(-1), json!("wrong"), json!([1]), json!({ "wrong": 1 })]);
+        assert!(tries[3..].iter().all(|config| config.as_object().unwrap().len() == 20), "only one field is wrong");
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let Wrong { tries, fields_left_out } = wrong(&[config(0..80), config(50..130)]);
+        assert_eq!((tries.len(), fields_left_out), (3 + MAX_FIELDS * 6, 30));
+    }
 }

@@ -30,10 +30,17 @@ pub(super) fn empty(ctx: &Context<'_>) -> Said {
 
 pub(super) fn one_byte(ctx: &Context<'_>) -> Said {
     let step = ctx.pick(1, 16);
-    survive(ctx, |sample, share| {
-        let bytes = (0..=u8::MAX).step_by(step.max(256 / share.max(1)));
+    survive(ctx, |sample, turn| {
+        let bytes = bytes_of(turn, step);
         bytes.map(|byte| (format!("as the one byte 0x{byte:02x}"), sample.subject.with_content(vec![byte]))).collect()
     })
+}
+
+/// The bytes that are tried with one sample, at least `step` apart: no more than it may have, and with each sample
+/// others.
+fn bytes_of(turn: Turn, step: usize) -> impl Iterator<Item = u8> {
+    let step = step.max(256_usize.div_ceil(turn.share));
+    (0..=u8::MAX).skip(turn.index % step).step_by(step)
 }
 
 pub(super) fn not_utf8(ctx: &Context<'_>) -> Said {
@@ -50,11 +57,11 @@ pub(super) fn long_line(ctx: &Context<'_>) -> Said {
 }
 
 pub(super) fn truncated(ctx: &Context<'_>) -> Said {
-    survive(ctx, |sample, share| changed(sample, mutate::truncated(sample.subject.content(), share)))
+    survive(ctx, |sample, turn| changed(sample, mutate::truncated(sample.subject.content(), turn.share)))
 }
 
 pub(super) fn bit_flips(ctx: &Context<'_>) -> Said {
-    survive(ctx, |sample, share| changed(sample, mutate::bit_flips(sample.subject.content(), share)))
+    survive(ctx, |sample, turn| changed(sample, mutate::bit_flips(sample.subject.content(), turn.share)))
 }
 
 pub(super) fn line_ends(ctx: &Context<'_>) -> Said {
@@ -87,22 +94,31 @@ fn changed(sample: &Sample, variants: Vec<mutate::Variant>) -> Vec<(String, Subj
     variants.into_iter().map(|(what, content)| (what, sample.subject.with_content(content))).collect()
 }
 
-/// Asks variants of every sample. `variants` gets the number that it may make of one sample.
-fn survive(ctx: &Context<'_>, variants: impl Fn(&Sample, usize) -> Vec<(String, Subject)>) -> Said {
+/// One of the samples that share the variants of a check.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Counts from 0.
+    index: usize,
+    /// How many variants may be made of it; at least 4.
+    share: usize,
+}
+
+/// Asks variants of every sample.
+fn survive(ctx: &Context<'_>, variants: impl Fn(&Sample, Turn) -> Vec<(String, Subject)>) -> Said {
     survive_some(ctx, usize::MAX, variants)
 }
 
 fn survive_some(
     ctx: &Context<'_>,
     max_samples: usize,
-    variants: impl Fn(&Sample, usize) -> Vec<(String, Subject)>,
+    variants: impl Fn(&Sample, Turn) -> Vec<(String, Subject)>,
 ) -> Said {
     let samples: Vec<&Sample> = distinct(&ctx.ready().samples).into_iter().take(max_samples).collect();
-    let share = ctx.pick(MAX_VARIANTS, MAX_VARIANTS_QUICK).div_ceil(samples.len().max(1)).clamp(4, 256);
+    let share = share(ctx.pick(MAX_VARIANTS, MAX_VARIANTS_QUICK), samples.len());
     let (mut asked, mut own_errors) = (0, 0);
     let mut problems = Vec::new();
-    for sample in &samples {
-        for (what, subject) in variants(sample, share) {
+    for (index, sample) in samples.iter().enumerate() {
+        for (what, subject) in variants(sample, Turn { index, share }) {
             let trial = probe::ask(&sample.plugin, &subject.question(sample.now));
             asked += 1;
             if let Some(problem) = problem(&trial) {
@@ -122,8 +138,31 @@ fn survive_some(
     Said::pass(format!("{asked} inputs made from {} cases, all answered{errors}", samples.len()))
 }
 
+fn share(max_variants: usize, samples: usize) -> usize {
+    max_variants.div_ceil(samples.max(1)).clamp(4, 256)
+}
+
 /// Cases often differ only in what they expect of another config; the same content is not mutated twice for one config.
 fn distinct(samples: &[Sample]) -> Vec<&Sample> {
     let mut seen = BTreeSet::new();
     samples.iter().filter(|sample| seen.insert((sample.config.to_string(), sample.subject.content().clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_together_have_every_byte_and_none_has_more_than_its_share() {
+        for samples in 1..600 {
+            let share = share(MAX_VARIANTS, samples);
+            let mut tried = BTreeSet::new();
+            for index in 0..samples {
+                let bytes: Vec<u8> = bytes_of(Turn { index, share }, 1).collect();
+                assert!(!bytes.is_empty() && bytes.len() <= share, "{samples} samples: {} bytes", bytes.len());
+                tried.extend(bytes);
+            }
+            assert_eq!(tried.len(), 256, "{samples} samples");
+        }
+    }
 }

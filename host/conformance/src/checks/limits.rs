@@ -9,7 +9,7 @@ use crate::{
     checks::{Context, fingerprint, first_of, mutate},
     probe,
     report::{CaseCost, Said},
-    sample::Sample,
+    sample::{Sample, largest_of_each},
 };
 
 /// Of the timeout, above which a person should look.
@@ -23,7 +23,7 @@ const CUT_BYTES: usize = 256 << 10;
 
 pub(super) fn huge_input(ctx: &Context<'_>) -> Said {
     let mut told = Vec::new();
-    for sample in largest(ctx) {
+    for sample in largest_of_each(&ctx.ready().samples) {
         let length = room(sample, ctx.probe.limits().input_bytes);
         let subject = sample.subject.with_content(mutate::filled(sample.subject.content(), length));
         let trial = sample.plugin.try_question(&subject.question(sample.now), ctx.probe.limits());
@@ -49,7 +49,7 @@ pub(super) fn huge_input(ctx: &Context<'_>) -> Said {
 pub(super) fn over_input_limit(ctx: &Context<'_>) -> Said {
     let limit = ctx.probe.limits().input_bytes;
     let mut told = Vec::new();
-    for sample in largest(ctx) {
+    for sample in largest_of_each(&ctx.ready().samples) {
         let length = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
         let subject = sample.subject.with_content(mutate::filled(sample.subject.content(), length));
         let trial = sample.plugin.try_question(&subject.question(sample.now), ctx.probe.limits());
@@ -182,19 +182,6 @@ fn named_limit(trial: &Trial) -> Result<Option<&PluginFailureKind>, String> {
         ) => Ok(Some(kind)),
         Some(kind) => Err(kind.to_string()),
     }
-}
-
-/// One sample of each contract, the one with the most content.
-fn largest<'c>(ctx: &'c Context<'_>) -> Vec<&'c Sample> {
-    let mut chosen: Vec<&Sample> = Vec::new();
-    for sample in &ctx.ready().samples {
-        match chosen.iter_mut().find(|other| other.contract() == sample.contract()) {
-            Some(other) if other.subject.content().len() < sample.subject.content().len() => *other = sample,
-            Some(_) => {}
-            None => chosen.push(sample),
-        }
-    }
-    chosen
 }
 
 /// What the checked file may have so that reading every file once stays within `limit`.

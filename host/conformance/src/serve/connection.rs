@@ -89,16 +89,14 @@ impl Connection {
         }
     }
 
-    /// Waits for a whole request, as long as patience lasts.
+    /// Waits for a whole request, as long as patience lasts. What has come whole is served before a stop is heeded; nothing
+    /// more is read then.
     async fn next(&mut self) -> Next {
         let Shared { patience, stop, crowded, .. } = &*self.shared;
         let mut crowded = crowded.clone();
         let idle_since = Instant::now();
         let mut begun = None;
         loop {
-            if stop.is_cancelled() {
-                return Next::End(End::Stopping);
-            }
             match self.frames.next_body() {
                 Ok(Some(body)) => return Next::Body(body),
                 Ok(None) => {}

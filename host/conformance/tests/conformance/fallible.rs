@@ -104,6 +104,15 @@ fn what_does_not_load_is_told_and_nothing_else_is_tried() {
     assert_eq!(said(&report, "loads").0, Status::Failed);
 }
 
+/// It exports the rendered-output contract too, about which there is no case.
+#[test]
+fn what_no_case_asks_is_asked_with_a_config_that_the_plugin_takes() {
+    let folder = Folder::new(None);
+    folder.write("plugin.yaml", "name: fallible\nlanguage: rust\nlimits: { timeout: 400ms }\nconfig: { weight: no }\n");
+    let report = run(&folder.project(), &only("repeat")).unwrap();
+    assert_eq!(said(&report, "repeat").0, Status::Passed, "{}", text(&report));
+}
+
 #[test]
 fn a_project_that_says_pure_must_be() {
     let folder = Folder::new(None);

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use haptic_api::{ConfigMapModule, OciModule, PluginReason};
+use haptic_model::Digest;
 use haptic_modules::{DockerConfig, Source, Wanted};
 use haptic_store::RawObject;
 use serde_json::Value;
@@ -28,8 +29,10 @@ impl Module {
         attached: &[Arc<RawObject>],
         builtin: &BTreeMap<String, Bytes>,
     ) -> Result<Self, PluginFault> {
-        let spec = &named.plugin.spec;
-        let module = &spec.module;
+        if let Some(wanted) = Self::elsewhere(named, attached)? {
+            return Ok(Self::Elsewhere(wanted));
+        }
+        let module = &named.plugin.spec.module;
         if let Some(wanted) = &module.builtin {
             let known = || builtin.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             return builtin.get(&wanted.name).cloned().map(Self::Here).ok_or_else(|| {
@@ -37,31 +40,51 @@ impl Module {
                 PluginFault::new(PluginReason::NotFound, message, "correct module.builtin.name")
             });
         }
-        let find = |kind: &str, name: &str| {
-            let namespace = &named.raw.namespace;
-            attached
-                .iter()
-                .find(|object| *object.kind == *kind && object.namespace == *namespace && *object.name == *name)
-        };
-        let pin = spec.sha256.as_deref().and_then(|digest| digest.parse().ok());
-        let source = match (&module.oci, &module.http, &module.config_map, &module.file) {
-            (Some(oci), ..) => Source::Oci { image: oci.image.clone(), pull_secret: pull_secret(oci, find)? },
-            (_, Some(http), ..) => Source::Http { url: http.url.clone() },
-            (_, _, Some(config_map), _) if pin.is_some() => {
-                return from_config_map(config_map, find).map(Self::Here);
+        match &module.config_map {
+            Some(config_map) if pin(named).is_some() => {
+                from_config_map(config_map, find(named, attached)).map(Self::Here)
             }
-            (_, _, _, Some(file)) => Source::File { path: Path::new(named.folder.as_ref()).join(&file.path) },
             _ => {
                 let message = "the module is not pinned, and nothing unpinned is loaded".to_owned();
-                return Err(PluginFault::new(PluginReason::NotPinned, message, "set sha256 to the module's digest"));
+                Err(PluginFault::new(PluginReason::NotPinned, message, "set sha256 to the module's digest"))
             }
+        }
+    }
+
+    /// What must be fetched; `None` for what is at hand, which is not looked at: it may be large.
+    pub(super) fn elsewhere(named: &NamedPlugin, attached: &[Arc<RawObject>]) -> Result<Option<Wanted>, PluginFault> {
+        let spec = &named.plugin.spec;
+        let module = &spec.module;
+        if spec.cosign_key.is_some() && module.oci.is_none() {
+            let message = "cosignKey is set, and only an image carries signatures".to_owned();
+            let next = "use a module of type oci, or remove cosignKey";
+            return Err(PluginFault::new(PluginReason::SignatureMissing, message, next));
+        }
+        if module.builtin.is_some() {
+            return Ok(None);
+        }
+        let source = match (&module.oci, &module.http, &module.config_map, &module.file) {
+            (Some(oci), ..) => {
+                Source::Oci { image: oci.image.clone(), pull_secret: pull_secret(oci, find(named, attached))? }
+            }
+            (_, Some(http), ..) => Source::Http { url: http.url.clone() },
+            (_, _, None, Some(file)) => Source::File { path: Path::new(named.folder.as_ref()).join(&file.path) },
+            _ => return Ok(None),
         };
-        Ok(Self::Elsewhere(Wanted {
-            name: named.raw.name.to_string(),
-            source,
-            pin,
-            cosign_key: spec.cosign_key.clone(),
-        }))
+        let (name, cosign_key) = (named.raw.name.to_string(), spec.cosign_key.clone());
+        Ok(Some(Wanted { name, source, pin: pin(named), cosign_key }))
+    }
+}
+
+fn pin(named: &NamedPlugin) -> Option<Digest> {
+    named.plugin.spec.sha256.as_deref().and_then(|digest| digest.parse().ok())
+}
+
+/// Finds an object of the plugin's namespace by kind and name.
+fn find<'a>(named: &NamedPlugin, attached: &'a [Arc<RawObject>]) -> impl Fn(&str, &str) -> Option<&'a Arc<RawObject>> {
+    let namespace = named.raw.namespace.clone();
+    move |kind, name| {
+        attached.iter().find(|object| *object.kind == *kind && object.namespace == namespace && *object.name == *name)
     }
 }
 

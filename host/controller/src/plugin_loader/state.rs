@@ -56,10 +56,10 @@ impl PluginState {
     /// Of a plugin that nothing stands against.
     pub(super) fn of(named: &NamedPlugin) -> Self {
         let spec = &named.plugin.spec;
-        let proof = match (&spec.module.builtin, &spec.cosign_key) {
-            (Some(_), _) => Proof::BuiltIn,
-            (None, Some(_)) => Proof::PinAndSignature,
-            (None, None) => Proof::Pin,
+        let proof = match (&spec.module.builtin, &spec.module.oci, &spec.cosign_key) {
+            (Some(_), ..) => Proof::BuiltIn,
+            (None, Some(_), Some(_)) => Proof::PinAndSignature,
+            (None, ..) => Proof::Pin,
         };
         Self {
             namespace: named.raw.namespace.clone(),
@@ -126,7 +126,7 @@ impl PluginFault {
         Self { reason, message, next_step: next_step.into() }
     }
 
-    pub(super) fn fetching(wanted: &Wanted) -> Self {
+    pub(crate) fn fetching(wanted: &Wanted) -> Self {
         let message = format!("{} is being fetched", wanted.source.shown());
         Self::new(PluginReason::Fetching, message, "wait: what follows comes by itself")
     }

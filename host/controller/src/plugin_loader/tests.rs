@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     config::{Candidate, ConfigObjects},
-    plugin_loader::PluginLoader,
+    plugin_loader::{PluginLoader, Proof, module::Module},
     testing::raw,
 };
 
@@ -113,6 +113,41 @@ fn a_pull_secret_is_read_from_the_objects() {
         assert_eq!(reason, PluginReason::InvalidPullSecret);
         assert!(!message.contains("hunter2"), "{message}");
     }
+}
+
+/// Decoding refuses such a plugin; what loads does not rely on that.
+#[test]
+fn a_key_for_what_carries_no_signature_is_refused() {
+    let modules = [
+        json!({ "builtin": { "name": "junk" } }),
+        json!({ "configMap": { "name": "modules", "key": "m.wasm" } }),
+        json!({ "file": { "path": "/m.wasm" } }),
+        json!({ "http": { "url": "http://127.0.0.1:1/m.wasm" } }),
+    ];
+    for module in modules {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "default", "name": "modules" },
+            "binaryData": { "m.wasm": BASE64_STANDARD.encode(b"not wasm") },
+        });
+        let mut candidate = candidate(&[config(&["guard"]), plugin(&module, b"not wasm", "Fail"), map]);
+        candidate.plugins[0].plugin.spec.cosign_key = Some("a key".to_owned());
+        let (kind, reason, _) = fault(&candidate);
+        assert_eq!((kind, reason), (PluginConditionType::Verified, PluginReason::SignatureMissing), "{module}");
+        assert_ne!(loader().load(&candidate).states[0].proof, Proof::PinAndSignature, "{module}");
+        assert!(PluginLoader::wanted(&candidate).is_empty(), "{module}");
+    }
+}
+
+/// The list of what must be fetched is made where nothing may take long.
+#[test]
+fn what_is_at_hand_is_not_decoded_to_know_what_must_be_fetched() {
+    let http = json!({ "http": { "url": "http://127.0.0.1:1/m.wasm" } });
+    assert_eq!(PluginLoader::wanted(&candidate(&[config(&["guard"]), plugin(&http, b"", "Fail")])).len(), 1);
+    let map = json!({ "configMap": { "name": "modules", "key": "m.wasm" } });
+    // It is not even looked for: a missing one is no fault here, as it is one of a load.
+    let candidate = candidate(&[config(&["guard"]), plugin(&map, b"", "Fail")]);
+    assert!(matches!(Module::elsewhere(&candidate.plugins[0], &candidate.attached), Ok(None)));
+    assert_eq!(fault(&candidate).1, PluginReason::NotFound);
 }
 
 #[test]

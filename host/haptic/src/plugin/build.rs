@@ -16,11 +16,10 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use haptic_api::PluginModule;
 use haptic_conformance::manifest::{Language, MANIFEST, Manifest};
-use haptic_plugins::PluginHost;
 
 use crate::{
     cli, exit,
-    plugin::{cache_dir, snippet::Snippet, tools_dir},
+    plugin::{self, snippet::Snippet, tools_dir},
 };
 
 #[derive(Args, Debug)]
@@ -71,7 +70,7 @@ impl BuildOptions {
             return Ok(ExitCode::from(exit::REFUSED));
         };
         let path = folder.join(manifest.module());
-        let host = PluginHost::new(cache_dir()).context("setting up the plugin host")?;
+        let host = plugin::host()?;
         let inspection = match host.inspect(&bytes) {
             Ok(inspection) if inspection.contracts.is_empty() => {
                 cli::complain("error: what was built has none of the contracts of haptic:plugin; export one of them");

@@ -4,11 +4,11 @@ use std::{fmt::Write as _, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use haptic_plugins::{Inspection, PluginHost};
+use haptic_plugins::Inspection;
 
 use crate::{
     cli, exit,
-    plugin::{Output, cache_dir},
+    plugin::{self, Output},
 };
 
 #[derive(Args, Debug)]
@@ -26,7 +26,7 @@ impl InspectOptions {
         let Self { file, output } = self;
         let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
         // A module that was tested is compiled already; one in Python takes seconds.
-        let host = PluginHost::new(cache_dir()).context("setting up the plugin host")?;
+        let host = plugin::host()?;
         let inspection = match host.inspect(&bytes) {
             Ok(inspection) => inspection,
             Err(reason) => {

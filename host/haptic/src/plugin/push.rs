@@ -14,11 +14,11 @@ use haptic_conformance::manifest::{Language, MANIFEST, Manifest, ManifestLimits,
 use haptic_modules::{
     ComponentNames, Credentials, DockerConfig, FetchError, ImageReference, Limits, Pushed, Transport, push,
 };
-use haptic_plugins::{Inspection, PluginHost};
+use haptic_plugins::Inspection;
 
 use crate::{
     cli, exit,
-    plugin::{build::Project, cache_dir, snippet::Snippet},
+    plugin::{self, build::Project, snippet::Snippet},
 };
 
 /// Where the password of `--username` is read from.
@@ -53,7 +53,7 @@ impl PushOptions {
             let next_step = if self.plugin.is_dir() { "; `haptic plugin build` writes it" } else { "" };
             format!("reading {}{next_step}", path.display())
         })?;
-        let inspection = match PluginHost::new(cache_dir()).context("setting up the plugin host")?.inspect(&bytes) {
+        let inspection = match plugin::host()?.inspect(&bytes) {
             Ok(inspection) => inspection,
             Err(reason) => return Ok(refuse(&format!("{} is not a plugin: {reason}", path.display()))),
         };

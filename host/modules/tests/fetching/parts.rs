@@ -1,6 +1,10 @@
 //! What the tests are made of.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use haptic_e2e::{Doors, Network, Registry, RegistryFolder};
@@ -8,6 +12,7 @@ use haptic_model::Digest;
 use haptic_modules::{
     Cache, ComponentNames, Credentials, FetchError, Fetcher, Limits, Pushed, Reason, Source, Transport, Wanted, push,
 };
+use serde_json::Value;
 
 /// Not a component: nothing here looks inside.
 pub(crate) const MODULE: &[u8] = b"\0asm the module";
@@ -38,6 +43,37 @@ impl Parts {
     pub(crate) async fn push(&self, name: &str, module: &'static [u8], credentials: Option<&Credentials>) -> Pushed {
         let image = self.folder.image(name).parse().unwrap();
         push(&transport(), &image, Bytes::from_static(module), &ComponentNames::default(), credentials).await.unwrap()
+    }
+
+    /// The manifest or index that the registry keeps below a tag.
+    pub(crate) fn manifest_at(&self, repository: &str, tag: &str) -> Value {
+        let link = fs::read_to_string(self.repository(repository).join(format!("tags/{tag}/current/link"))).unwrap();
+        serde_json::from_slice(&fs::read(self.blob(link.strip_prefix("sha256:").unwrap())).unwrap()).unwrap()
+    }
+
+    /// Has the registry keep a manifest or index below a tag, as if it had been pushed.
+    pub(crate) fn put_manifest(&self, repository: &str, tag: &str, manifest: &Value) {
+        let text = manifest.to_string();
+        let digest = Digest::of(text.as_bytes()).to_string();
+        let links = self.repository(repository);
+        let link = format!("sha256:{digest}");
+        for (path, content) in [
+            (self.blob(&digest), &text),
+            (links.join(format!("revisions/sha256/{digest}/link")), &link),
+            (links.join(format!("tags/{tag}/index/sha256/{digest}/link")), &link),
+            (links.join(format!("tags/{tag}/current/link")), &link),
+        ] {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+    }
+
+    fn repository(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("data/docker/registry/v2/repositories/{name}/_manifests"))
+    }
+
+    fn blob(&self, digest: &str) -> PathBuf {
+        self.folder.path().join(format!("data/docker/registry/v2/blobs/sha256/{}/{digest}/data", &digest[..2]))
     }
 
     pub(crate) fn image(&self, name: &str) -> Wanted {

@@ -134,3 +134,23 @@ async fn what_does_not_pass_by_itself_is_tried_slowly() {
     assert_eq!(modules.state(&wanted), ModuleState::Ready);
     assert!(begun.elapsed() >= Duration::from_secs(59), "{:?}", begun.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_again_is_tried_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.wasm");
+    let wanted = wanted(Source::File { path: path.clone() });
+    let modules = started(fetcher(), Backoff::default());
+    modules.want([wanted.clone()]);
+    modules.settled(std::slice::from_ref(&wanted), Instant::now() + Duration::from_mins(1)).await;
+    // Until the pauses are long.
+    tokio::time::timeout(Duration::from_millis(811_500), std::future::pending::<()>()).await.unwrap_err();
+    fs::write(&path, MODULE).unwrap();
+    let begun = Instant::now();
+    // The worker sees both as one change.
+    modules.want([]);
+    modules.want([wanted.clone()]);
+    modules.settled(std::slice::from_ref(&wanted), begun + Duration::from_mins(10)).await;
+    assert_eq!(modules.state(&wanted), ModuleState::Ready);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}

@@ -182,6 +182,10 @@ async fn credentials_stay_with_their_server_and_out_of_errors() {
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     let nobody = refused(&fetcher(), &http("http://user:hunter2@127.0.0.1:1/m?sig=hunter2"), Reason::Unreachable).await;
     assert!(!format!("{nobody:?}").contains("hunter2"), "{nobody:?}");
+    for shown in [format!("{bad:?}"), format!("{:?}", bad.source)] {
+        assert!(!shown.contains("hunter2") && !shown.contains("user"), "{shown}");
+        assert!(shown.contains(&format!("http://{address}/m.wasm")), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -61,6 +61,18 @@ fn an_spoe_file_is_held_against_the_configuration_that_loads_it() {
 }
 
 #[test]
+fn many_names_that_are_not_declared_fit_the_limits_of_a_call() {
+    let set = set_of([host().load("spoe", &plugin("spoe"), None, &usual(json!({}))).unwrap()]);
+    // As long as names are that are compared letter by letter, and as many as are looked at.
+    let declared: String = (0..200).map(|index| format!("spoe-message {index:040}\n  args ip=src\n")).collect();
+    let listed: String = (0..20_000).map(|index| format!("  messages {index:a>40}\n")).collect();
+    let spoe = format!("[waf]\nspoe-agent a\n{listed}{declared}");
+    let report = check_file(&set, "general/spoe-waf.conf", &spoe);
+    assert!(report.failure.is_none() && report.stops(), "{:?}", report.failure);
+    assert!(report.errors.last().unwrap().message.contains("more errors are not listed"), "{report:?}");
+}
+
+#[test]
 fn a_map_is_read_as_the_configuration_uses_it() {
     let set = with_configuration("maps", "maps/*");
     let map = ".example one\nshop.example two\n";

@@ -55,6 +55,49 @@ fn imports_that_nobody_offers_are_refused_by_name() {
 }
 
 #[test]
+fn names_of_a_module_do_not_reach_a_log_as_they_are() {
+    // An import by address may have every character and any length.
+    let address = |index: usize| format!("url=<https://a.example/{index}{}\\1b[2J\\0alie>", "x".repeat(90_000 / 20));
+    let imports: String = (0..20).map(|index| format!("(import \"{}\" (func))", address(index))).collect();
+    let refused = refusal(&format!("(component {imports} {})", exporting("1.0.0", "(param \"config\" string)")));
+    assert!(matches!(&refused, LoadErrorReason::ForeignImports(names) if names.len() == 20), "{refused:?}");
+    let told = refused.to_string();
+    assert!(told.contains("`url=<https://a.example/0xx") && told.contains(" and 12 more"), "{told}");
+    assert_tame(&told);
+
+    // Short enough to be told whole.
+    let import = "(import \"url=<\\1b[2J\\0alie>\" (func))";
+    let told =
+        refusal(&format!("(component {import} {})", exporting("1.0.0", "(param \"config\" string)"))).to_string();
+    assert!(told.contains("`url=< [2J lie>`"), "{told}");
+    assert_tame(&told);
+}
+
+#[test]
+fn what_the_runtime_says_of_a_module_is_cut() {
+    let long = "x".repeat(90_000);
+    // The type of an import of an offered interface, which the runtime names.
+    let told = refusal(&importing("haptic:plugin/logging@1.0.0", &format!("(export \"{long}\" (func))"))).to_string();
+    assert!(told.contains("generation 1.0.0"), "{told}");
+    assert_tame(&told);
+    // A component that is none, because of a name in it.
+    let told = refusal(&format!("(component (import \"url=<{long}\\1b\" (func)))")).to_string();
+    assert!(told.contains("not a component"), "{told}");
+    assert_tame(&told);
+    // A version without end.
+    let component = format!("(component {})", exporting(&format!("2.0.0-{long}"), "(param \"config\" string)"));
+    let told = refusal(&component).to_string();
+    assert!(told.contains("generation 2.0.0-xx"), "{told}");
+    assert_tame(&told);
+}
+
+/// Fit for one line of a log, a status or a terminal.
+fn assert_tame(told: &str) {
+    assert!(told.len() < 2000, "{} bytes: {told}", told.len());
+    assert!(!told.contains(char::is_control), "{told:?}");
+}
+
+#[test]
 fn plain_functions_are_no_way_around() {
     // What a core module built for a browser or for a foreign host imports from `env`.
     let component = format!("(component (import \"env\" (func)) {})", exporting("1.0.0", "(param \"config\" string)"));

@@ -158,7 +158,7 @@ fn a_function_that_joins_too_much_is_not_compiled() {
     };
     let declared = "i64 ".repeat(locals);
     let refused = refused_before_compiling(&joins(&format!("(func (local {declared})")));
-    assert!(matches!(refused, TooCostly::FunctionJoins { joins } if joins == 16_000_000), "{refused}");
+    assert!(matches!(refused, TooCostly::FunctionJoins { joins } if joins == 16_002_000), "{refused}");
 
     // The same spread over functions that are small enough each.
     let one = joins(&format!("(func (local {declared})")).replace(&"loop ".repeat(blocks), &"loop ".repeat(800));
@@ -171,6 +171,87 @@ fn a_function_that_joins_too_much_is_not_compiled() {
     let blocks = "unreachable block (type $t) unreachable end ".repeat(3000);
     let refused = refused_before_compiling(&format!("(type $t (func (param {values}))) (func {blocks})"));
     assert!(matches!(refused, TooCostly::FunctionJoins { joins: 2_700_000 }), "{refused}");
+}
+
+#[test]
+fn a_function_that_branches_too_much_is_not_compiled() {
+    // One loop that changes a thousand locals, with four thousand ways back to its start.
+    let (locals, branches) = (1000, 4000);
+    let declared = "i64 ".repeat(locals);
+    let changes: String =
+        (1..=locals).map(|index| format!("local.get {index} i64.const 1 i64.add local.set {index} ")).collect();
+    let function = |branches: &str| format!("(func (param i32) (local {declared}) loop {changes} {branches} end)");
+    let refused = refused_before_compiling(&function(&"local.get 0 br_if 0 ".repeat(branches)));
+    assert!(matches!(refused, TooCostly::FunctionJoins { joins: 4_005_001 }), "{refused}");
+
+    // The same ways in one table.
+    let table = format!("local.get 0 br_table {}", "0 ".repeat(branches));
+    let refused = refused_before_compiling(&function(&table));
+    assert!(matches!(refused, TooCostly::FunctionJoins { joins: 4_005_001 }), "{refused}");
+
+    // The same with values in the place of locals.
+    let (parameters, values) = ("i64 ".repeat(900), "i64.const 0 ".repeat(900));
+    let branches = "local.get 0 br_if 0 ".repeat(branches);
+    let refused = refused_before_compiling(&format!(
+        "(type $t (func (param {parameters}))) (func (param i32) {values} loop (type $t) {branches} unreachable end)"
+    ));
+    assert!(matches!(refused, TooCostly::FunctionJoins { joins: 3_604_901 }), "{refused}");
+}
+
+#[test]
+fn components_that_share_too_much_are_not_compiled() {
+    let refused = refusal(&wat::parse(&sharing(400, 1000)));
+    assert!(
+        matches!(refused, LoadErrorReason::TooCostly(TooCostly::Adapters { adapters: 400, fields: 3600 })),
+        "{refused:?}"
+    );
+    // What an honest composition shares is compiled.
+    let refused = refusal(&wat::parse(&sharing(20, 20)));
+    assert!(matches!(refused, LoadErrorReason::NoContract(_)), "{refused:?}");
+}
+
+/// Two components of which one takes `functions` functions of the other, each with a tuple of `fields` fields.
+fn sharing(functions: usize, fields: usize) -> String {
+    let tuple = format!("(type $t (tuple {}))", "u32 ".repeat(fields));
+    let each = |of: fn(usize) -> String| (0..functions).map(of).collect::<String>();
+    format!(
+        r#"(component
+          (component $gives {tuple}
+            (core module $m (memory (export "m") 1)
+              (func (export "r") (param i32 i32 i32 i32) (result i32) unreachable) (func (export "f") (param i32)))
+            (core instance $i (instantiate $m))
+            {lifted})
+          (component $takes {tuple}
+            {imported}
+            (core module $m (memory (export "m") 1))
+            (core instance $i (instantiate $m))
+            {lowered})
+          (instance $given (instantiate $gives))
+          (instance (instantiate $takes {arguments})))"#,
+        lifted = each(|index| format!(
+            r#"(func (export "f{index}") (param "p" $t)
+                 (canon lift (core func $i "f") (memory $i "m") (realloc (func $i "r"))))"#
+        )),
+        imported = each(|index| format!(r#"(import "f{index}" (func $f{index} (param "p" $t)))"#)),
+        lowered = each(|index| format!(r#"(core func (canon lower (func $f{index}) (memory $i "m")))"#)),
+        arguments = each(|index| format!(r#"(with "f{index}" (func $given "f{index}"))"#)),
+    )
+}
+
+#[test]
+fn components_that_double_without_end_are_not_compiled() {
+    let mut text = "(component $c0)".to_owned();
+    for depth in 1..30 {
+        let inner = depth - 1;
+        text = format!(
+            "(component $c{depth} {text} (instance (instantiate $c{inner})) (instance (instantiate $c{inner})))"
+        );
+    }
+    let refused = refusal(&wat::parse(&text));
+    assert!(matches!(refused, LoadErrorReason::TooCostly(TooCostly::Instances { instances: 16_383 })), "{refused:?}");
+    let refused =
+        refusal(&wat::parse(r#"(component (component (import "c" (component)) (instance (instantiate 0))))"#));
+    assert!(matches!(refused, LoadErrorReason::TooCostly(TooCostly::ComponentImport)), "{refused:?}");
 }
 
 #[test]

@@ -68,10 +68,12 @@ impl Layout {
         Ok(Self { core, records, units, profiles, backends, binds, declared_twice, conflicts, written })
     }
 
-    /// Whether these units put the same into shared files as those of this layout.
+    /// Whether these units put the same into shared files as those of this layout, and the same ones win.
     pub(super) fn has_claims_of(&self, units: &[Arc<UnitOutput>]) -> bool {
-        self.units.len() == units.len()
-            && self.units.iter().zip(units).all(|(old, new)| Arc::ptr_eq(&old.claims, &new.claims))
+        let same = |old: &Arc<UnitOutput>, new: &Arc<UnitOutput>| {
+            Arc::ptr_eq(old, new) || (Arc::ptr_eq(&old.claims, &new.claims) && old.precedence == new.precedence)
+        };
+        self.units.len() == units.len() && self.units.iter().zip(units).all(|(old, new)| same(old, new))
     }
 
     /// This layout as it is with another outcome, and the backends that changed; the outcome back if more than backends
@@ -82,6 +84,9 @@ impl Layout {
         for Difference { unit, backends } in differences {
             self.count_profiles(unit, &outcome.units[unit]);
             replaced.extend(backends);
+        }
+        if self.profiles.values().any(|used| used.uses == 0) {
+            return Err(Box::new(outcome));
         }
         replaced.sort_by_key(|(position, ..)| *position);
         for (.., section) in &replaced {
@@ -115,7 +120,7 @@ impl Layout {
             && Arc::ptr_eq(&old.binds, &new.binds)
             && old.precedence == new.precedence
             && old.backends.len() == new.backends.len()
-            && self.keeps_profiles(old, new);
+            && self.knows_profiles(new);
         if !in_place {
             return None;
         }
@@ -134,19 +139,9 @@ impl Layout {
         Some(Difference { unit, backends })
     }
 
-    /// Whether the same profiles are declared when `new` stands for `old`.
-    fn keeps_profiles(&self, old: &UnitOutput, new: &UnitOutput) -> bool {
-        if Arc::ptr_eq(&old.profiles, &new.profiles) {
-            return true;
-        }
-        let declares =
-            |unit: &UnitOutput, name: &Arc<str>| unit.profiles.iter().any(|profile| profile.record.name == *name);
-        let known = new.profiles.iter().all(|profile| self.profiles.contains_key(&profile.record.name));
-        let last = |profile: &Arc<ProfileSection>| {
-            let name = &profile.record.name;
-            !declares(new, name) && self.profiles.get(name).is_none_or(|used| used.uses == 1)
-        };
-        known && !old.profiles.iter().any(last)
+    /// Whether a unit declares no profile that is new.
+    fn knows_profiles(&self, new: &UnitOutput) -> bool {
+        new.profiles.iter().all(|profile| self.profiles.contains_key(&profile.record.name))
     }
 
     fn count_profiles(&mut self, unit: usize, new: &UnitOutput) {

@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*, sample::subsequence};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, text};
-use crate::{Inputs, Memo, Renderer};
+use crate::{Inputs, Memo, Renderer, Template};
 
 /// What there is at one moment.
 #[derive(Clone, Debug)]
@@ -17,11 +17,13 @@ struct World {
     services: Vec<Value>,
     slices: Vec<Value>,
     quarantined: BTreeSet<Arc<str>>,
+    /// Something makes the render fail, after the units.
+    broken: bool,
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn ingress(name: &str, service: usize, path: usize, annotation: usize) -> Value {
+fn ingress(name: &str, service: usize, path: usize, (annotation, age): (usize, usize)) -> Value {
     let annotations = match annotation {
         0 => json!({}),
         1 => json!({ "haptic.rs/load-balance": "leastconn" }),
@@ -30,7 +32,10 @@ fn ingress(name: &str, service: usize, path: usize, annotation: usize) -> Value 
     };
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
-        "metadata": { "name": name, "namespace": "n", "annotations": annotations },
+        "metadata": {
+            "name": name, "namespace": "n", "annotations": annotations,
+            "creationTimestamp": format!("2026-01-0{}T00:00:00Z", age + 1),
+        },
         "spec": { "ingressClassName": "haptic", "rules": [{ "host": format!("h{path}.example"), "http": { "paths": [
             { "path": "/", "pathType": "Prefix", "backend": { "service": { "name": NAMES[service], "port": { "number": 80 } } } },
         ] } }] },
@@ -54,12 +59,12 @@ fn service(name: &str) -> Value {
 }
 
 fn worlds() -> impl Strategy<Value = Vec<World>> {
-    let ingresses = vec((0..4_usize, 0..3_usize, 0..4_usize), 4);
+    let ingresses = vec((0..4_usize, 0..3_usize, (0..4_usize, 0..3_usize)), 4);
     let addresses = vec(vec(1..5_u8, 0..3), 4);
     let some = || subsequence(vec![0_usize, 1, 2, 3], 0..=4);
     // Most steps keep most of what was there, as in a cluster.
-    let step = (some(), ingresses, some(), addresses, subsequence(NAMES.to_vec(), 0..=1), 0..4_usize);
-    vec(step, 2..7).prop_map(|steps| {
+    let step = (some(), ingresses, some(), addresses, subsequence(NAMES.to_vec(), 0..=1), 0..5_usize);
+    vec(step, 2..8).prop_map(|steps| {
         let mut worlds: Vec<World> = Vec::new();
         for (there, specs, served, addresses, quarantined, what) in steps {
             let next = World {
@@ -67,11 +72,12 @@ fn worlds() -> impl Strategy<Value = Vec<World>> {
                 services: served.iter().map(|i| service(NAMES[*i])).collect(),
                 slices: served.iter().map(|i| slice(NAMES[*i], &addresses[*i])).collect(),
                 quarantined: quarantined.iter().map(|name| format!("ingress/Ingress/n/{name}").into()).collect(),
+                broken: what == 4,
             };
             let world = match (what, worlds.last()) {
-                (0, Some(last)) => World { slices: next.slices, ..last.clone() },
-                (1, Some(last)) => World { ingresses: next.ingresses, ..last.clone() },
-                (2, Some(last)) => World { quarantined: next.quarantined, ..last.clone() },
+                (0, Some(last)) => World { slices: next.slices, broken: false, ..last.clone() },
+                (1, Some(last)) => World { ingresses: next.ingresses, broken: false, ..last.clone() },
+                (2, Some(last)) => World { quarantined: next.quarantined, broken: false, ..last.clone() },
                 _ => next,
             };
             worlds.push(world);
@@ -105,7 +111,11 @@ fn both(renderer: &Renderer, inputs: &Inputs, memo: &mut Memo) -> Rendered {
     warm
 }
 
-fn follow(fixture: &Fixture, worlds: &[World]) {
+fn follow(worlds: &[World]) {
+    let mut fixture = Fixture::libraries();
+    let text = "{{ resources.services.get_single('n', 'broken') is none or fail('broken') }}";
+    let broken = Template { name: "units/90-broken".into(), source: text.into() };
+    fixture.set.snippets.insert("units/90-broken".to_owned(), broken);
     let renderer = fixture.renderer();
     let mut store = Store::new(fixture.resources.clone());
     let class = json!({
@@ -116,11 +126,16 @@ fn follow(fixture: &Fixture, worlds: &[World]) {
     let mut memo = Memo::default();
     for world in worlds {
         put(&mut store, "ingresses", &world.ingresses);
-        put(&mut store, "services", &world.services);
+        let broken = world.broken.then(|| service("broken"));
+        put(&mut store, "services", &world.services.iter().cloned().chain(broken).collect::<Vec<_>>());
         put(&mut store, "endpointslices", &world.slices);
         let quarantined = world.quarantined.clone();
         let inputs = Inputs { snapshot: store.snapshot(), quarantined, haproxy: (3, 4) };
-        both(&renderer, &inputs, &mut memo);
+        if world.broken {
+            renderer.render(&inputs, &mut memo).unwrap_err();
+        } else {
+            both(&renderer, &inputs, &mut memo);
+        }
     }
 }
 
@@ -129,7 +144,7 @@ proptest! {
 
     #[test]
     fn any_history_ends_in_what_a_first_render_gives(worlds in worlds()) {
-        follow(&Fixture::libraries(), &worlds);
+        follow(&worlds);
     }
 }
 
@@ -220,4 +235,68 @@ fn a_unit_that_two_hooks_give_is_refused_however_warm_the_memory_is() {
         let error = renderer.render(&inputs(&store), memo).unwrap_err();
         assert!(error.to_string().contains("was given `unit/Thing/other/z` twice"), "{error}");
     }
+}
+
+/// Renders one history of `things` with one memory.
+fn history(fixture: &Fixture, steps: &[&[Value]]) -> Vec<Rendered> {
+    let renderer = fixture.renderer();
+    let mut store = Store::new(fixture.resources.clone());
+    let mut memo = Memo::default();
+    steps
+        .iter()
+        .map(|things| {
+            put(&mut store, "things", things);
+            let inputs = Inputs { snapshot: store.snapshot(), quarantined: BTreeSet::new(), haproxy: (3, 4) };
+            both(&renderer, &inputs, &mut memo)
+        })
+        .collect()
+}
+
+#[test]
+fn a_unit_that_was_not_given_for_a_while_is_not_recalled_with_old_reads() {
+    let fixture = Fixture::new(
+        "{% if resources.things.get_single('n', 'flag') %}{{ render_each('unit', ['k']) }}{% endif %}",
+        &[("unit", "# {{ (resources.things.get_single('n', 'x') or {}) | dig('address') or 'alone' }}")],
+    );
+    let both = [thing("flag", "", "", ""), thing("x", "", "there", "")];
+    let rendered = history(&fixture, &[&both[..1], &both[1..], &both]);
+    assert!(text(&rendered[2], "haproxy.cfg").contains("# there"));
+}
+
+#[test]
+fn a_profile_that_all_units_leave_at_once_is_gone() {
+    let fixture = Fixture::new(
+        "{{ render_each('unit', resources.things.list() | selectattr('kind_of', 'eq', 'unit') | list) }}",
+        &[(
+            "unit",
+            "{% set balance = resources.things.get_single('n', item.friend).address %}\
+             {% call backend(item.metadata.name, balance=balance) %}{% endcall %}",
+        )],
+    );
+    let things = |balance: &str| {
+        vec![
+            thing("a", "unit", "", "shared"),
+            thing("b", "unit", "", "shared"),
+            thing("c", "unit", "", "own"),
+            thing("own", "", "leastconn", ""),
+            thing("shared", "", balance, ""),
+        ]
+    };
+    let rendered = history(&fixture, &[&things("roundrobin"), &things("leastconn"), &things("random")]);
+    assert_eq!(rendered.iter().map(|rendered| rendered.plan.profiles.len()).collect::<Vec<_>>(), [2, 1, 2]);
+}
+
+#[test]
+fn the_older_of_two_claims_wins_also_after_an_object_was_made_anew() {
+    let fixture = Fixture::new(
+        "{{ render_each('unit', resources.things.list()) }}",
+        &[("unit", "{{ map_entry('m.map', key='k', value=item.metadata.name) }}")],
+    );
+    let made = |name: &str, day: u8| {
+        let mut thing = thing(name, "", "", "");
+        thing["metadata"]["creationTimestamp"] = format!("2026-01-{day:02}T00:00:00Z").into();
+        thing
+    };
+    let rendered = history(&fixture, &[&[made("a", 1), made("b", 2)], &[made("a", 3), made("b", 2)]]);
+    assert_eq!([text(&rendered[0], "maps/m.map"), text(&rendered[1], "maps/m.map")], ["k a\n", "k b\n"]);
 }

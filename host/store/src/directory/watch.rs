@@ -105,7 +105,8 @@ impl Watcher {
             all = all.and(self.hear(more));
         }
         if self.overflown.swap(false, Ordering::Acquire) {
-            all = Notified::Everything;
+            // New folders may be among what was lost.
+            all = self.hear(Heard { notified: Notified::Everything, new_folder: true });
         }
         Some(all)
     }

@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, os::unix::net::UnixListener};
 
-use anyhow::{Result, ensure};
-use haptic_conformance::v1::ClientError;
+use anyhow::{Context as _, Result, ensure};
+use haptic_conformance::v1::{ClientError, frame};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -115,6 +115,27 @@ async fn a_request_that_was_read_is_answered_before_the_end() -> Result<()> {
     served.signal(Signal::TERM)?;
     let answer = client.receive().await?;
     ensure!(about_no_file(&answer)[0] == "validation timed out after 2s", "{answer:?}");
+    ensure!(client.receive_body().await?.is_none());
+    let status = served.ended().await;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+/// A client may send several requests without waiting for answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_requests_that_were_read_are_answered_before_the_end() -> Result<()> {
+    let config = json!({ "on_call": "loop" }).to_string();
+    let arguments = ["--contract", "auxiliary-file", "--config", &config, "--limits", "timeout=1s"];
+    let mut served = Served::start(&guest("fault")?, &arguments).await?;
+    let mut client = served.client().await?;
+    let one = frame(&serde_json::to_vec(&request("general/a.txt", "", &[]))?)?;
+    client.send_bytes(&one.repeat(3)).await?;
+    served.until_logged("answering a request", 1).await;
+    served.signal(Signal::TERM)?;
+    for number in 1..=3 {
+        let answer = client.receive().await.with_context(|| format!("the answer to request {number}"))?;
+        ensure!(about_no_file(&answer)[0] == "validation timed out after 1s", "{number}: {answer:?}");
+    }
     ensure!(client.receive_body().await?.is_none());
     let status = served.ended().await;
     ensure!(status.success(), "{status}");

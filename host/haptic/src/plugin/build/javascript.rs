@@ -22,11 +22,13 @@ const FILES: [(&str, &str); 3] = [
     ("componentize.js", include_str!("javascript/componentize.js")),
 ];
 const VERSION: &str = "0.23.0";
-const OLDEST: (u32, u32) = (18, 0);
+/// What componentize-js's parser, oxc-parser, demands.
+const OLDEST: (u32, u32) = (20, 0);
 
-const NO_NODE: &str = "install Node.js 18 or newer, and run this again";
+const NO_NODE: &str = "install Node.js 20 or newer, e.g. from nodejs.org (Debian 12's own is 18), and run this again";
 const NO_NPM: &str = "install npm, which comes with Node.js, and run this again";
 const NO_PACKAGE: &str = "what npm said is above; with the network or the package registry back, run this again";
+const BROKEN: &str = "what node said is above; run this again, with another Node.js if that does not help";
 
 /// The component of a project: `src/component.js` and what it imports, for the world in its `wit/`.
 pub(super) fn build(project: &Path, tools: &Path) -> anyhow::Result<Outcome> {
@@ -59,9 +61,11 @@ pub(super) fn install(tools: &Path) -> anyhow::Result<PathBuf> {
     let found = tool::run(node.arg("--version"), NO_NODE)?;
     let found = String::from_utf8_lossy(&found.stdout).trim().trim_start_matches('v').to_owned();
     if tool::version(&found).is_none_or(|version| version < OLDEST) {
-        return Err(ToolError::TooOld { program: "node", found, wanted: "18", next_step: NO_NODE }.into());
+        return Err(ToolError::TooOld { program: "node", found, wanted: "20", next_step: NO_NODE }.into());
     }
-    tool::once(&tools.join(format!("node/componentize-js-{VERSION}")), |folder| {
+    let made_from = FILES.iter().flat_map(|(name, content)| [*name, *content]);
+    let there = tool::place(&tools.join("node"), &format!("componentize-js-{VERSION}"), made_from);
+    tool::once(&there, |folder| {
         for (name, content) in FILES {
             let path = folder.join(name);
             fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
@@ -72,6 +76,8 @@ pub(super) fn install(tools: &Path) -> anyhow::Result<PathBuf> {
             let doing = format!("installing componentize-js {VERSION}");
             return Err(ToolError::Failed { doing, next_step: NO_PACKAGE }.into());
         }
-        Ok(())
+        let mut node = Command::new("node");
+        node.args(["-e", "import('@bytecodealliance/componentize-js')"]).current_dir(folder);
+        tool::works(&mut node, &format!("trying componentize-js {VERSION}"), BROKEN)
     })
 }

@@ -25,6 +25,7 @@ const OLDEST: (u32, u32) = (3, 10);
 const NO_PYTHON: &str = "install Python 3.10 or newer, e.g. apt-get install python3 python3-venv, and run this again";
 const NO_VENV: &str = "install Python's venv, e.g. apt-get install python3-venv, and run this again";
 const NO_PACKAGE: &str = "what pip said is above; with the network or the package index back, run this again";
+const BROKEN: &str = "what was said is above; run this again, with another Python if that does not help";
 
 /// The component of a project: what is in its `src/`, for the world in its `wit/`.
 pub(super) fn build(project: &Path, tools: &Path) -> anyhow::Result<Outcome> {
@@ -59,7 +60,8 @@ pub(super) fn install(tools: &Path) -> anyhow::Result<PathBuf> {
         let found = found.replace("Python ", "");
         return Err(ToolError::TooOld { program: "python3", found, wanted: "3.10", next_step: NO_PYTHON }.into());
     }
-    tool::once(&tools.join(format!("python/componentize-py-{VERSION}")), |folder| {
+    let there = tool::place(&tools.join("python"), &format!("componentize-py-{VERSION}"), [REQUIREMENTS]);
+    tool::once(&there, |folder| {
         let mut venv = Command::new("python3");
         let made = tool::run(venv.args(["-m", "venv"]).arg(folder), NO_PYTHON)?;
         if !made.status.success() {
@@ -75,6 +77,7 @@ pub(super) fn install(tools: &Path) -> anyhow::Result<PathBuf> {
             let doing = format!("installing componentize-py {VERSION}");
             return Err(ToolError::Failed { doing, next_step: NO_PACKAGE }.into());
         }
-        Ok(())
+        let mut componentize = Command::new(folder.join("bin/componentize-py"));
+        tool::works(componentize.arg("--version"), &format!("trying componentize-py {VERSION}"), BROKEN)
     })
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use haptic_model::Framer;
 use thiserror::Error;
 
 use crate::cli;
@@ -36,6 +37,23 @@ pub(super) fn run(command: &mut Command, next_step: &'static str) -> Result<Outp
     })
 }
 
+/// Runs a program that has just been installed, and wants it to end well.
+pub(super) fn works(command: &mut Command, doing: &str, next_step: &'static str) -> anyhow::Result<()> {
+    let failed = || ToolError::Failed { doing: doing.to_owned(), next_step };
+    let tried = run(command, next_step).with_context(failed)?;
+    if tried.status.success() { Ok(()) } else { Err(failed().into()) }
+}
+
+/// Where a tool of this name and version is kept. What it is made from is part of the folder's name: what was made from
+/// anything else is another tool.
+pub(super) fn place<'a>(folder: &Path, name: &str, made_from: impl IntoIterator<Item = &'a str>) -> PathBuf {
+    let mut framer = Framer::default();
+    for part in made_from {
+        framer.field(part);
+    }
+    folder.join(format!("{name}-{}", framer.finish().short()))
+}
+
 /// A folder of tools, made once: `install` gets an empty folder, which takes the name `there` when all is in it. Another
 /// process that wants the same waits.
 pub(super) fn once(there: &Path, install: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
@@ -44,7 +62,7 @@ pub(super) fn once(there: &Path, install: impl FnOnce(&Path) -> anyhow::Result<(
     if !complete.is_file() {
         let parent = there.parent().expect("tools are below the cache");
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        let lock = there.with_extension("lock");
+        let lock = there.with_added_extension("lock");
         let held = File::create(&lock).with_context(|| format!("opening {}", lock.display()))?;
         held.lock().with_context(|| format!("waiting for {}", lock.display()))?;
         if !complete.is_file() {
@@ -116,5 +134,27 @@ mod tests {
         })
         .unwrap();
         once(&there, |_| unreachable!("it is there")).unwrap();
+    }
+
+    #[test]
+    fn a_tool_that_is_made_from_something_else_is_another_tool() {
+        let folder = Path::new("tools");
+        let place = |made_from: &[&str]| place(folder, "tool-1.2.3", made_from.iter().copied());
+        let name = place(&["a", "b"]);
+        assert!(name.to_str().unwrap().starts_with("tools/tool-1.2.3-"), "{}", name.display());
+        assert_eq!(name, place(&["a", "b"]));
+        assert!(name != place(&["a", "c"]) && name != place(&["ab"]));
+    }
+
+    #[test]
+    fn two_patch_versions_do_not_wait_for_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        once(&folder.path().join("tool-1.2.3"), |_| {
+            // Within the other installation: with one lock for both it would wait for ever.
+            once(&folder.path().join("tool-1.2.4"), |_| Ok(())).map(drop)
+        })
+        .unwrap();
+        let names = ["tool-1.2.3.lock", "tool-1.2.4.lock"];
+        assert!(names.iter().all(|name| folder.path().join(name).is_file()));
     }
 }

@@ -100,30 +100,37 @@ export class Line {
   }
 }
 
-/** The lines of a file, holding no more than a piece of it. Nothing after the last line feed is no line. */
+/** The lines of a file, holding no more than a piece and the current line. Nothing after the last line feed is no line. */
 export function* lines(file) {
-  let [number, offset, buffer] = [0, 0, new Uint8Array()];
+  let [number, offset, begun] = [0, 0, []];
   for (;;) {
     const piece = file.read(offset, CHUNK_BYTES);
     if (piece.length === 0) break;
     offset += piece.length;
-    buffer = buffer.length === 0 ? piece : joined(buffer, piece);
     let start = 0;
-    for (let feed = buffer.indexOf(LF); feed !== -1; feed = buffer.indexOf(LF, start)) {
+    for (let feed = piece.indexOf(LF); feed !== -1; feed = piece.indexOf(LF, start)) {
       number += 1;
-      yield new Line(file, number, buffer.subarray(start, feed));
+      yield new Line(file, number, joined(begun, piece.subarray(start, feed)));
+      begun = [];
       start = feed + 1;
     }
-    buffer = buffer.subarray(start);
+    // A copy: a view would keep the whole piece.
+    if (start < piece.length) begun.push(piece.slice(start));
   }
-  if (buffer.length > 0) yield new Line(file, number + 1, buffer);
+  if (begun.length > 0) yield new Line(file, number + 1, joined(begun, new Uint8Array()));
 }
 
-function joined(first, second) {
-  const both = new Uint8Array(first.length + second.length);
-  both.set(first);
-  both.set(second, first.length);
-  return both;
+/** What a line has in earlier pieces, and its end. */
+function joined(begun, end) {
+  if (begun.length === 0) return end;
+  const parts = [...begun, end];
+  const line = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    line.set(part, at);
+    at += part.length;
+  }
+  return line;
 }
 
 /** The fields of a config, each with its default. A field that has none is refused, and so is another type. */

@@ -104,6 +104,19 @@ test('a line may be longer than what is read at once', () => {
   assert.deepEqual(split(`${long}\n${long}`), [[1, long], [2, long]]);
 });
 
+test('a line feed may be the first or the last byte of what is read at once', () => {
+  for (const length of [65_535, 65_536, 131_071, 131_072]) {
+    const long = 'x'.repeat(length);
+    assert.deepEqual(split(`${long}\n`), [[1, long]]);
+    assert.deepEqual(split(`${long}\n\ny`), [[1, long], [2, ''], [3, 'y']]);
+  }
+});
+
+test('a line may be as long as a file may be', () => {
+  const [first, second] = lines(file('f', new Uint8Array(32 << 20).fill(120, 0, -2).fill(10, -2, -1)));
+  assert.deepEqual([first.text.length, second.text.length], [(32 << 20) - 2, 1]);
+});
+
 test('an offset becomes line and column', () => {
   const content = new TextEncoder().encode('ab\ncd\n');
   const place = (offset) => file('f', content).position(content, offset);

@@ -129,15 +129,19 @@ class Line:
 
 
 def lines(file: File) -> Iterator[Line]:
-    """The lines of a file, holding no more than a piece of it. Nothing after the last line feed is no line."""
-    number, offset, rest = 0, 0, b""
+    """The lines of a file, holding no more than a piece and the current line. Nothing after the last LF is no line."""
+    number, offset = 0, 0
+    # What the current line has so far, one part for each piece.
+    begun: list[bytes] = []
     while piece := file.read(offset, CHUNK_BYTES):
         offset += len(piece)
-        *complete, rest = (rest + piece).split(b"\n")
-        for text in complete:
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for text in others:
             number += 1
-            yield Line(file, number, text)
-    if rest:
+            yield Line(file, number, b"".join(begun))
+            begun = [text]
+    if rest := b"".join(begun):
         yield Line(file, number + 1, rest)
 
 

@@ -95,6 +95,16 @@ class Lines(unittest.TestCase):
         long = b"x" * 200_000
         self.assertEqual(self.split(long + b"\n" + long), [(1, long), (2, long)])
 
+    def test_a_line_feed_may_be_the_first_or_the_last_byte_of_what_is_read_at_once(self) -> None:
+        for length in [65_535, 65_536, 131_071, 131_072]:
+            long = b"x" * length
+            self.assertEqual(self.split(long + b"\n"), [(1, long)])
+            self.assertEqual(self.split(long + b"\n\ny"), [(1, long), (2, b""), (3, b"y")])
+
+    def test_a_line_may_be_as_long_as_a_file_may_be(self) -> None:
+        long = b"x" * ((32 << 20) - 2)
+        self.assertEqual([len(text) for _, text in self.split(long + b"\ny")], [len(long), 1])
+
     def test_an_offset_becomes_line_and_column(self) -> None:
         place = file("f", b"").position
         self.assertEqual(place(b"ab\ncd\n", 2), haptic_plugin.Position("f", 1, 3))
