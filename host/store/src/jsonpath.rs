@@ -53,6 +53,15 @@ impl JsonPath {
         !self.steps.contains(&Step::Every)
     }
 
+    /// The fields separated by dots, if the path has only fields and none with a dot in its name.
+    pub fn dotted(&self) -> Option<String> {
+        let names = self.steps.iter().map(|step| match step {
+            Step::Field(name) if !name.contains('.') => Some(name.as_str()),
+            _ => None,
+        });
+        names.collect::<Option<Vec<_>>>().map(|names| names.join("."))
+    }
+
     /// The path of these fields, one inside the other.
     pub fn fields<const N: usize>(names: [&str; N]) -> Self {
         let steps = names.into_iter().map(|name| Step::Field(name.to_owned())).collect();

@@ -22,7 +22,7 @@ mod store;
 pub use directory::{DirectorySource, Notified, OpenDirectoryError, Scan, WatchDirectoryError, Watcher};
 pub use jsonpath::{InvalidJsonPath, JsonPath};
 pub use object::Object;
-pub use raw::{RawChange, RawKey, RawObject};
+pub use raw::{RawChange, RawKey, RawObject, Transcript};
 pub use resource::WatchedResource;
 pub use selector::{FieldSelector, InvalidSelector, LabelSelector};
 pub use snapshot::{Changes, Read, ReadError, Snapshot, Stamp};

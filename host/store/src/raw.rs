@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -33,7 +33,22 @@ pub struct RawObject {
     /// What a decoder needs to name lines; only of kinds of haptic's own group.
     pub manifest: Option<Arc<ManifestSource>>,
     serial: u64,
+    /// Empty if the source has no versions.
+    resource_version: Box<str>,
     json: Box<str>,
+}
+
+/// An object that a source already wrote as compact JSON text while it read it, so that no tree is made of it.
+pub struct Transcript {
+    pub api_version: Arc<str>,
+    pub kind: Arc<str>,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    /// `metadata.resourceVersion`, which is not part of the text: what differs in nothing else is the same content.
+    pub resource_version: Box<str>,
+    /// Valid JSON of one object.
+    pub json: Box<str>,
 }
 
 /// What a source says about one object.
@@ -58,8 +73,17 @@ impl RawObject {
             source,
             manifest: None,
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
+            resource_version: text("/metadata/resourceVersion").unwrap_or_default().into(),
             json: value.to_string().into(),
         })
+    }
+
+    /// An object of a source without files.
+    pub fn transcribed(transcript: Transcript) -> Self {
+        let Transcript { api_version, kind, namespace, name, resource_version, json } = transcript;
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let source = SourceLocation { file: Arc::clone(&NO_FILE), line: 0, column: 0 };
+        Self { api_version, kind, namespace, name, source, manifest: None, serial, resource_version, json }
     }
 
     /// The same object in a manifest of which the text is kept.
@@ -72,6 +96,17 @@ impl RawObject {
     /// The object as JSON; parsed on every call.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.json).expect("it was written by serde_json")
+    }
+
+    /// The version that the API server gave this state of the object; empty if it came from somewhere else.
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    /// Whether the other object has the same text: of two that differ in their resource version only, a source of
+    /// [`Transcript`]s keeps the one it has.
+    pub fn has_text_of(&self, other: &Self) -> bool {
+        self.json == other.json
     }
 
     /// The same content in the same place: a source keeps the object it has.
@@ -127,3 +162,6 @@ impl fmt::Debug for RawObject {
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Shared by all objects that no file holds.
+static NO_FILE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());

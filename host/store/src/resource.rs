@@ -95,6 +95,8 @@ impl WatchedResource {
     pub(crate) fn prune(&self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
+            // It differs after every write, also after one of a field that is ignored.
+            metadata.remove("resourceVersion");
             if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
             }

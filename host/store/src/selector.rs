@@ -1,6 +1,6 @@
 //! Label and field selectors. What cannot be understood is an error: a selector is never widened.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use serde_json::Value;
 use thiserror::Error;
@@ -62,6 +62,22 @@ impl LabelSelector {
     }
 }
 
+/// As the API server reads it; empty without requirements.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, LabelRequirement { key, test }) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match test {
+                Test::In(values) => write!(f, "{key} in ({})", values.join(","))?,
+                Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Test::Exists => f.write_str(key)?,
+                Test::Missing => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl FromStr for LabelSelector {
     type Err = InvalidSelector;
 
@@ -83,6 +99,20 @@ impl FieldSelector {
                 other => *requirement.value == *other.to_string(),
             });
             equal != requirement.negated
+        })
+    }
+}
+
+impl FieldSelector {
+    /// The requirements that an API server may be able to test, as it reads them: path with dots, and value with
+    /// what separates requirements escaped. The server's answer is never narrower than [`Self::matches`].
+    pub fn server_requirements(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.0.iter().filter_map(|FieldRequirement { path, value, negated }| {
+            let path = path.dotted()?;
+            let operator = if *negated { "!=" } else { "=" };
+            let value = value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+            let text = format!("{path}{operator}{value}");
+            Some((path, text))
         })
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use haptic_tidy::{cargo_tree, packages, root};
 
 /// Room → the rooms it may name (DESIGN §1), and why there are no more.
-const ROOMS: [(&str, &[&str], &str); 12] = [
+const ROOMS: [(&str, &[&str], &str); 13] = [
     (
         "haptic-api",
         &["haptic-model"],
@@ -41,6 +41,11 @@ const ROOMS: [(&str, &[&str], &str); 12] = [
         "what knows HAProxy is used by controller and agent alike, so it belongs to neither",
     ),
     (
+        "haptic-kubernetes",
+        &["haptic-api", "haptic-model", "haptic-store"],
+        "what talks to the API server delivers objects and a term of leadership and never knows what they are for",
+    ),
+    (
         "haptic-agent",
         &["haptic-model", "haptic-haproxy", "haptic-wire"],
         "the agent runs in every HAProxy pod: it stays small and decides nothing",
@@ -56,6 +61,7 @@ const ROOMS: [(&str, &[&str], &str); 12] = [
             "haptic-plugins",
             "haptic-modules",
             "haptic-haproxy",
+            "haptic-kubernetes",
         ],
         "controller and agent meet on the wire only, so that each can be of another version",
     ),
@@ -71,6 +77,7 @@ const ROOMS: [(&str, &[&str], &str); 12] = [
             "haptic-modules",
             "haptic-conformance",
             "haptic-haproxy",
+            "haptic-kubernetes",
             "haptic-agent",
             "haptic-controller",
         ],

@@ -56,3 +56,18 @@ fn field_selectors_compare_values_as_text() {
     assert!(!matches("spec.ingressClassName!=haproxy"));
     assert!(!matches("spec.missing=x"));
 }
+
+#[test]
+fn a_selector_is_told_to_the_server_in_its_own_notation() {
+    let told = |selector: &str| selector.parse::<LabelSelector>().unwrap().to_string();
+    assert_eq!(told(""), "");
+    assert_eq!(told("app=shop,!x, y"), "app in (shop),!x,y");
+    assert_eq!(told("app != shop,z notin (a, b)"), "app notin (shop),z notin (a,b)");
+    let again: LabelSelector = told("a,b in (c,d),!e").parse().unwrap();
+    assert_eq!(again, "a,b in (c,d),!e".parse().unwrap(), "what is told reads as what was written");
+    let fields: FieldSelector =
+        "$.metadata.name=a,spec.x!=b,spec.list[0]=c,metadata.labels['a.b/c']=d".parse().unwrap();
+    let told: Vec<_> = fields.server_requirements().collect();
+    let expected = [("metadata.name", "metadata.name=a"), ("spec.x", "spec.x!=b")];
+    assert_eq!(told, expected.map(|(path, text)| (path.to_owned(), text.to_owned())), "no lists, no dots in names");
+}
