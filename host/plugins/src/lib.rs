@@ -17,6 +17,7 @@
 //! whose key only this user can read, over a file in a folder that only this user can write. Nothing else in this
 //! crate may allow `unsafe_code`.
 
+mod answered;
 mod cache;
 mod call;
 mod canonical;

@@ -22,9 +22,9 @@ pub struct Limits {
 const TABLE_ELEMENT_BYTES: usize = 16;
 
 /// componentize-py needs more than twenty core instances for one component.
-const MAX_INSTANCES: usize = 128;
-const MAX_MEMORIES: usize = 16;
-const MAX_TABLES: usize = 64;
+pub(crate) const MAX_INSTANCES: usize = 128;
+pub(crate) const MAX_MEMORIES: usize = 16;
+pub(crate) const MAX_TABLES: usize = 64;
 
 /// Handles that one instance may hold at one time, beyond those of the files that it is given.
 pub(crate) const MAX_HANDLES: usize = 4096;

@@ -189,7 +189,7 @@ impl PluginHost {
         let started = Instant::now();
         let digest = verify(bytes, expected)?;
         let name = &totals.name;
-        let (component, origin) = self.component(digest, bytes)?;
+        let (component, origin) = self.component(digest, bytes).map_err(|reason| unfit(reason, settings.limits))?;
         let compile_time = started.elapsed();
         let shape = Shape::of(&component, &self.engine);
         admit(&shape, settings.purity)?;
@@ -275,6 +275,21 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadEr
     }
     compile_cost::check(bytes)?;
     Component::from_binary(engine, bytes).map_err(LoadErrorReason::NotAComponent)
+}
+
+/// A component that no instance of the pool can hold is one that would break a limit at its start. The runtime finds it
+/// sooner, and gives the error no type that could be asked for; tests hold the words.
+fn unfit(reason: LoadErrorReason, limits: Limits) -> LoadErrorReason {
+    let LoadErrorReason::NotAComponent(error) = &reason else { return reason };
+    let words = format!("{error:#}");
+    if !words.contains("pooling allocator") || !words.contains("exceeds") {
+        return reason;
+    }
+    LoadErrorReason::Start(if words.contains("minimum") {
+        PluginFailureKind::MemoryLimit { limit_bytes: limits.memory_bytes }
+    } else {
+        PluginFailureKind::PartsLimit { message: printable(&words, MAX_MESSAGE_BYTES) }
+    })
 }
 
 fn verify(bytes: &[u8], expected: Option<Digest>) -> Result<Digest, LoadErrorReason> {

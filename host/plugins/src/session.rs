@@ -6,6 +6,7 @@ use haptic_model::ports::{Contract, FilterCall, FilterError, FilterSession, Plug
 use wasmtime::Store;
 
 use crate::{
+    answered::Answered,
     call::{self, Call},
     canonical,
     failure::classify,
@@ -15,9 +16,6 @@ use crate::{
     ticker::InFlight,
     v1::template_filters::{self, FilterError as GuestError},
 };
-
-/// Arguments and answers that one session remembers. Beyond it answers are right but not remembered.
-const MAX_MEMORY_BYTES: usize = 64 << 20;
 
 /// Longest own words of a filter that are kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -36,8 +34,8 @@ pub(crate) struct Offered {
 pub(crate) struct Session {
     filters: Arc<FilterIndex>,
     instances: Vec<Option<Instance>>,
-    answers: HashMap<Box<[u8]>, Result<String, String>>,
-    remembered: usize,
+    answered: Answered,
+    /// The key that is being looked for, here so that most calls allocate nothing for it.
     key: Vec<u8>,
 }
 
@@ -51,7 +49,7 @@ pub(crate) struct Instance {
 
 impl Session {
     pub(crate) fn new(filters: Arc<FilterIndex>) -> Self {
-        Self { filters, instances: Vec::new(), answers: HashMap::new(), remembered: 0, key: Vec::new() }
+        Self { filters, instances: Vec::new(), answered: Answered::default(), key: Vec::new() }
     }
 
     fn run(&mut self, call: FilterCall<'_>) -> Result<Result<String, String>, PluginFailure> {
@@ -68,19 +66,14 @@ impl Session {
 
     fn answer(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
         write_key(&mut self.key, call);
-        let refused =
-            |message: &String| FilterError::Refused { filter: call.filter.to_owned(), message: message.clone() };
-        if let Some(answer) = self.answers.get(self.key.as_slice()) {
-            return answer.clone().map_err(|message| refused(&message));
+        let refused = |message: String| FilterError::Refused { filter: call.filter.to_owned(), message };
+        let hash = self.answered.hash(&self.key);
+        if let Some(answer) = self.answered.get(hash, &self.key) {
+            return answer.map(str::to_owned).map_err(|message| refused(message.to_owned()));
         }
         let answer = self.run(call)?;
-        let (Ok(text) | Err(text)) = &answer;
-        let cost = self.key.len() + text.len();
-        if self.remembered + cost <= MAX_MEMORY_BYTES {
-            self.remembered += cost;
-            self.answers.insert(self.key.as_slice().into(), answer.clone());
-        }
-        answer.map_err(|message| refused(&message))
+        self.answered.put(hash, &self.key, answer.as_deref().map_err(String::as_str));
+        answer.map_err(refused)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::quality::RandomState;
 use minijinja::{Error, Value, value::ValueKind};
 
 use crate::filters::json_into;
@@ -18,7 +19,8 @@ const ENTRY_BYTES: usize = 128;
 
 #[derive(Default)]
 pub(crate) struct Answers {
-    known: HashMap<Box<[u8]>, Value>,
+    /// The hasher is random, because whoever writes an object chooses the arguments.
+    known: HashMap<Box<[u8]>, Value, RandomState>,
     bytes: usize,
     /// Lent to the one key that is being written, so that most calls allocate nothing.
     buffer: Vec<u8>,

@@ -23,9 +23,10 @@ pub(crate) fn check(check: &mut Check<'_>) {
     // By number: with a million keys it counts that this has four bytes.
     let mut seen: HashTable<u32> = HashTable::with_capacity(entries.list().len());
     for (index, entry) in (0..).zip(entries.list()) {
-        match seen.find(hash(&index), |known| key(known) == key(&index)) {
+        let hashed = hash(&index);
+        match seen.find(hashed, |known| key(known) == key(&index)) {
             Some(first) => told(check, *entry, entries.list()[*first as usize]),
-            None => drop(seen.insert_unique(hash(&index), index, hash)),
+            None => drop(seen.insert_unique(hashed, index, hash)),
         }
     }
 }

@@ -13,12 +13,14 @@ pub(crate) struct Entries<'a> {
     list: Vec<Entry>,
 }
 
-/// One entry: where its key is. A file may have a million of them, so this is small.
+/// One entry: where its key is, and where its line ends. A file may have a million of them, so this is small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     line: u32,
     start: u32,
     length: u32,
+    /// Of what HAProxy reads of the line.
+    end: u32,
 }
 
 /// A line that is being looked at.
@@ -26,6 +28,8 @@ struct Line<'a> {
     file: &'a File,
     number: u32,
     text: &'a [u8],
+    /// The length of what HAProxy reads of it: up to a carriage return or NUL.
+    end: usize,
 }
 
 // === impl Entry ===
@@ -42,20 +46,26 @@ impl<'a> Entries<'a> {
     /// Reads `content`, which must be shorter than 4 GiB.
     pub(crate) fn read(file: &File, content: &'a [u8], kind: Kind, config: &Config, findings: &mut Findings) -> Self {
         let mut list = Vec::with_capacity(memchr::memchr_iter(b'\n', content).count() + 1);
+        // One look at all is cheaper than one at each line, and most files have none.
+        let has_ends = memchr::memchr2(b'\r', 0, content).is_some();
         let mut start = 0;
         let mut number = 0;
         while start < content.len() {
             number += 1;
             let end = memchr::memchr(b'\n', &content[start..]).map_or(content.len(), |length| start + length);
             let text = &content[start..end];
-            let line = Line { file, number, text };
+            let read = if has_ends { memchr::memchr2(b'\r', 0, text).unwrap_or(text.len()) } else { text.len() };
+            let line = Line { file, number, text, end: read };
             if let Some((at, length)) = line.key(kind, config, findings) {
-                let [start, length] = [start + at, length].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-                list.push(Entry { line: number, start, length });
+                let places = [start + at, length, start + read].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+                let [start, length, end] = places;
+                list.push(Entry { line: number, start, length, end });
             }
             start = end + 1;
         }
-        if let Err(error) = std::str::from_utf8(content) {
+        if !is_ascii(content)
+            && let Err(error) = std::str::from_utf8(content)
+        {
             let position = file.position(content, error.valid_up_to());
             findings
                 .warn(position, "this is not UTF-8, so no client that sends UTF-8 matches it; save the file as UTF-8");
@@ -92,10 +102,9 @@ impl<'a> Entries<'a> {
 
     fn rest(&self, entry: Entry) -> (&'a [u8], usize) {
         let start = (entry.start + entry.length) as usize;
-        let rest = &self.content[start..];
-        let end = memchr::memchr3(b'\n', b'\r', 0, rest).unwrap_or(rest.len());
-        let blanks = rest[..end].iter().take_while(|byte| is_blank(**byte)).count();
-        let value = &rest[blanks..end];
+        let rest = &self.content[start..entry.end as usize];
+        let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
+        let value = &rest[blanks..];
         let trailing = value.iter().rev().take_while(|byte| is_blank(**byte)).count();
         (&value[..value.len() - trailing], start + blanks)
     }
@@ -135,7 +144,7 @@ impl Line<'_> {
             );
         }
         let start = text.iter().take_while(|byte| is_blank(**byte)).count();
-        let end = memchr::memchr2(b'\r', 0, text).unwrap_or(text.len());
+        let end = self.end;
         if end < text.len() && &text[end..] != b"\r" {
             let what = if text[end] == 0 { "NUL byte" } else { "carriage return" };
             findings.error(
@@ -165,6 +174,11 @@ impl Line<'_> {
             }
         }
     }
+}
+
+/// In pieces, which are looked at sixteen bytes at a time.
+fn is_ascii(content: &[u8]) -> bool {
+    content.chunks(1024).all(|piece| piece.iter().fold(0, |all, byte| all | byte) < 0x80)
 }
 
 fn is_blank(byte: u8) -> bool {

@@ -148,7 +148,7 @@ fn a_guest_may_be_refused_memory_and_answer_all_the_same() {
 
 #[test]
 fn a_component_of_too_many_parts_is_refused_and_the_part_is_named() {
-    for (guest, part) in [("many-instances", "instance count"), ("many-memories", "memory count")] {
+    for (guest, part) in [("many-instances", "module instances"), ("many-memories", "memories")] {
         match load_failure(guest) {
             PluginFailureKind::PartsLimit { message } => assert!(message.contains(part), "{guest}: {message}"),
             other => panic!("{guest}: {other:?}"),
