@@ -43,7 +43,7 @@ pub struct AgentTask {
     master: Master,
     runtime: RuntimeClient,
     inbox: mpsc::Receiver<Request>,
-    ready: watch::Sender<bool>,
+    told: watch::Sender<Serving>,
     tree: Tree,
     record: Record,
     record_file: RecordFile,
@@ -84,7 +84,7 @@ impl AgentTask {
     pub(crate) async fn open(
         config: AgentConfig,
         inbox: mpsc::Receiver<Request>,
-        ready: watch::Sender<bool>,
+        told: watch::Sender<Serving>,
     ) -> Result<Self, AgentError> {
         for directory in [&config.base_dir, &config.state_dir, &config.state_dir.join("plans")] {
             std::fs::create_dir_all(directory).map_err(file_error("make", directory))?;
@@ -104,7 +104,7 @@ impl AgentTask {
             runtime: RuntimeClient::new(&launch.worker_socket(), config.haproxy.minor, config.runtime_timeout),
             launch,
             inbox,
-            ready,
+            told,
             tree,
             record,
             record_file,
@@ -253,7 +253,7 @@ impl AgentTask {
         if self.record.applied.is_some_and(|applied| applied.tree != digest) {
             warn!("the file tree differs from the record; the applied plan is unknown");
             self.record.applied = None;
-            self.record_file.write(&mut self.record)?;
+            self.save()?;
         }
         self.observe_worker().await;
         self.refresh_inventory().await;
@@ -374,7 +374,7 @@ impl AgentTask {
         }
         self.runtime.bind_to(running.map(|running| running.worker.pid));
         self.running = running;
-        self.ready.send_replace(running.is_some());
+        self.tell();
     }
 
     /// What is not known is not there: an operation on it would be refused, and a reload asked for instead.
@@ -397,7 +397,15 @@ impl AgentTask {
     }
 
     fn save(&mut self) -> Result<(), AgentError> {
-        self.record_file.write(&mut self.record)
+        self.record_file.write(&mut self.record)?;
+        self.tell();
+        Ok(())
+    }
+
+    /// For who must not wait behind a reload.
+    fn tell(&self) {
+        let serving = self.serving();
+        self.told.send_if_modified(|told| std::mem::replace(told, serving) != serving);
     }
 
     /// The master ended, and with it its workers. Starts HAProxy again from the last known good set.

@@ -1,14 +1,11 @@
-//! The HTTP face: API version 1 over a unix socket.
+//! The HTTP face: API version 1, the same behind every door.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::time::Duration;
 
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Query, State},
+    extract::{DefaultBodyLimit, FromRequest, Query, Request, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post, put},
@@ -16,10 +13,15 @@ use axum::{
 use haptic_model::PlanId;
 use haptic_wire::{ApplyBody, ErrorBody, MAX_BODY_BYTES};
 use serde::Deserialize;
-use tokio::net::UnixListener;
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 
-use crate::{Agent, AgentError, ApplyRefusal, MAX_PLAN_BYTES, PlanStored};
+use crate::{Agent, AgentError, ApplyRefusal, MAX_PLAN_BYTES, PlanStored, Readiness, serve::healthz};
+
+/// How long a request may take to arrive whole.
+const BODY_LIMIT: Duration = Duration::from_mins(1);
+
+/// A body that was read to its end in time.
+struct Whole(Bytes);
 
 #[derive(Debug, Deserialize)]
 struct StateQuery {
@@ -41,35 +43,26 @@ impl Agent {
             .route("/v1/serving", get(serving))
             .route("/v1/apply", post(apply).layer(DefaultBodyLimit::max(MAX_BODY_BYTES)))
             .route("/v1/plan", put(put_plan).layer(DefaultBodyLimit::max(MAX_PLAN_BYTES)))
-            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .with_state(self.clone())
     }
-
-    /// Serves until `shutdown`. A stale socket file is replaced; the new one is open to the owner alone.
-    pub async fn serve_unix(&self, socket: &Path, shutdown: CancellationToken) -> io::Result<()> {
-        let listener = bind_owner_only(socket)?;
-        let served = axum::serve(listener, self.router()).with_graceful_shutdown(shutdown.cancelled_owned());
-        served.await?;
-        let _ = std::fs::remove_file(socket);
-        Ok(())
-    }
 }
 
-/// Binds under another name, so that nobody can connect before the mode is set.
-fn bind_owner_only(socket: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mut fresh = socket.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = PathBuf::from(fresh);
-    match std::fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+// === impl Whole ===
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        match timeout(BODY_LIMIT, Bytes::from_request(request, state)).await {
+            Ok(read) => read.map(Self).map_err(IntoResponse::into_response),
+            Err(_) => {
+                let error = format!("the request did not arrive within {BODY_LIMIT:?}; nothing was written");
+                Err(failure(StatusCode::REQUEST_TIMEOUT, error))
+            }
+        }
     }
-    let listener = UnixListener::bind(&fresh)?;
-    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
-    std::fs::rename(&fresh, socket)?;
-    Ok(listener)
 }
 
 async fn state(State(agent): State<Agent>, Query(query): Query<StateQuery>) -> Response {
@@ -86,7 +79,7 @@ async fn serving(State(agent): State<Agent>) -> Response {
     }
 }
 
-async fn apply(State(agent): State<Agent>, body: Bytes) -> Response {
+async fn apply(State(agent): State<Agent>, Whole(body): Whole) -> Response {
     let body = match ApplyBody::decode(body) {
         Ok(body) => body,
         Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
@@ -99,7 +92,7 @@ async fn apply(State(agent): State<Agent>, body: Bytes) -> Response {
     }
 }
 
-async fn put_plan(State(agent): State<Agent>, Query(query): Query<PlanQuery>, document: Bytes) -> Response {
+async fn put_plan(State(agent): State<Agent>, Query(query): Query<PlanQuery>, Whole(document): Whole) -> Response {
     if serde_json::from_slice::<serde::de::IgnoredAny>(&document).is_err() {
         return failure(StatusCode::BAD_REQUEST, "the plan document is not JSON".to_owned());
     }
@@ -113,11 +106,8 @@ async fn put_plan(State(agent): State<Agent>, Query(query): Query<PlanQuery>, do
     }
 }
 
-async fn readyz(State(agent): State<Agent>) -> Response {
-    if agent.is_ready() {
-        return "ready\n".into_response();
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, "no HAProxy worker serves yet\n").into_response()
+async fn readyz(State(agent): State<Agent>) -> Readiness {
+    agent.readiness()
 }
 
 fn unavailable(error: &AgentError) -> Response {

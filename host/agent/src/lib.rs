@@ -14,6 +14,7 @@ mod engine;
 mod fault;
 mod http;
 mod record;
+mod serve;
 mod tree;
 
 use std::{
@@ -31,6 +32,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use engine::AgentTask;
 pub use fault::{ApplyStep, Fault, FaultAction, FaultHook, FaultTarget, InvalidFault, ScriptedFault};
+pub use serve::{
+    HANDSHAKE_LIMIT, MAX_CONNECTIONS, Readiness, Refreshed, ServeError, ServerCertificates, TlsFiles, TlsFilesError,
+};
 
 /// Requests that wait for the engine.
 const QUEUE: usize = 16;
@@ -64,7 +68,7 @@ pub struct AgentConfig {
 #[derive(Clone, Debug)]
 pub struct Agent {
     requests: mpsc::Sender<Request>,
-    ready: watch::Receiver<bool>,
+    serving: watch::Receiver<Serving>,
 }
 
 #[derive(Debug, Error)]
@@ -146,9 +150,9 @@ impl Agent {
     /// must be run for the handle to answer.
     pub async fn open(config: AgentConfig) -> Result<(Self, AgentTask), AgentError> {
         let (requests, inbox) = mpsc::channel(QUEUE);
-        let (ready_tx, ready) = watch::channel(false);
-        let task = AgentTask::open(config, inbox, ready_tx).await?;
-        Ok((Self { requests, ready }, task))
+        let (told, serving) = watch::channel(Serving::default());
+        let task = AgentTask::open(config, inbox, told).await?;
+        Ok((Self { requests, serving }, task))
     }
 
     pub async fn state(&self, with_plan: bool, verify: bool) -> Result<AgentState, AgentError> {
@@ -183,9 +187,14 @@ impl Agent {
         self.requests.send(Request::PaceReloads { interval }).await.map_err(|_| AgentError::Stopped)
     }
 
-    /// Whether a worker serves.
-    pub fn is_ready(&self) -> bool {
-        *self.ready.borrow()
+    /// Whether the pod should get traffic. Answers at once, also while a reload goes on.
+    pub fn readiness(&self) -> Readiness {
+        let serving = *self.serving.borrow();
+        match (serving.worker, serving.running_plan) {
+            (Some(_), Some(_)) => Readiness::Ready,
+            (Some(_), None) => Readiness::NothingAcknowledged,
+            (None, _) => Readiness::NoWorker,
+        }
     }
 
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, AgentError> {

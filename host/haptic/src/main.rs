@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => blocking(options.run()),
-        Command::Agent(options) => blocking(options.run()),
+        Command::Agent(options) => options.run(),
         Command::Echo(options) => {
             logging::start(logging::LogFormat::Text);
             blocking(async {

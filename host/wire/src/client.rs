@@ -1,138 +1,82 @@
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+//! A thin client of the agent's API, over a unix socket or over TLS.
+
+mod error;
+mod pool;
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use haptic_model::PlanId;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, StatusCode,
-    client::conn::http1::{SendRequest, handshake},
     header::{CONTENT_TYPE, HOST},
 };
-use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use thiserror::Error;
-use tokio::{net::UnixStream, sync::Mutex, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
-    APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, Conflict, ErrorBody, MalformedBody, Serving,
+    APPLY_CONTENT_TYPE, AgentState, ApplyBody, ApplyManifest, ApplyResult, ErrorBody, Serving,
+    client::pool::{Age, Link, Pool, Way},
+    tls::ClientIdentity,
 };
 
-/// A client of one agent. Requests go one after the other over one kept-alive connection, which is made anew when
-/// the agent closed it. Dropping a request's future drops its connection: no later request reads its answer.
+pub use error::{AgentAddress, ApplyError, ClientError, HandshakeError};
+
+/// A client of one agent. A few connections are kept alive, and made anew when the agent closed them or the credentials
+/// were swapped; each carries one request at a time. Dropping a request's future drops its connection: no later request
+/// reads its answer.
 #[derive(Debug)]
 pub struct AgentClient {
-    socket: PathBuf,
+    pool: Pool,
     timeouts: ClientTimeouts,
-    connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
 /// How long each request may take, connecting included.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
+    /// Until a connection stands, its TLS handshake included.
+    pub connect: Duration,
     /// `GET /v1/state`, `PUT /v1/plan`, probes.
     pub read: Duration,
     /// `POST /v1/apply`: must outlast a reload.
     pub apply: Duration,
 }
 
-/// An apply that was not acted on.
-#[derive(Debug, Error)]
-pub enum ApplyError {
-    /// The fence did not hold; nothing was written.
-    #[error("the agent refused the apply: {}", .0.message)]
-    Conflict(Box<Conflict>),
-    /// The request is not valid, too big, or the agent is not ready; nothing was written.
-    #[error("the agent rejected the apply with status {status}: {error}")]
-    Rejected {
-        /// HTTP status.
-        status: u16,
-        /// The agent's words.
-        error: String,
-    },
-    /// Whether it was acted on is not known: read the state.
-    #[error(transparent)]
-    Unreachable(#[from] ClientError),
-}
-
-/// The agent could not be asked, or did not answer as this API says.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// No connection.
-    #[error("could not connect to the agent at {socket}")]
-    Connect {
-        /// The agent's socket.
-        socket: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The connection failed under a request.
-    #[error("could not exchange {request} with the agent at {socket}")]
-    Exchange {
-        /// Method and path.
-        request: String,
-        /// The agent's socket.
-        socket: PathBuf,
-        /// Why.
-        #[source]
-        source: hyper::Error,
-    },
-    /// No answer in time.
-    #[error("the agent at {socket} did not answer {request} within {limit:?}")]
-    Timeout {
-        /// Method and path.
-        request: String,
-        /// The agent's socket.
-        socket: PathBuf,
-        /// The bound.
-        limit: Duration,
-    },
-    /// An answer with an unexpected status.
-    #[error("the agent answered {request} with status {status}: {error}")]
-    Status {
-        /// Method and path.
-        request: String,
-        /// HTTP status.
-        status: u16,
-        /// The agent's words.
-        error: String,
-    },
-    /// An answer that is not what this API says.
-    #[error("the agent's answer to {request} is not valid")]
-    Decode {
-        /// Method and path.
-        request: String,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The manifest could not be written.
-    #[error("the apply could not be encoded: {0}")]
-    Encode(MalformedBody),
-}
-
 impl Default for ClientTimeouts {
-    /// 10 s to read, 90 s to apply.
+    /// 5 s to connect, 10 s to read, 90 s to apply.
     fn default() -> Self {
-        Self { read: Duration::from_secs(10), apply: Duration::from_secs(90) }
+        Self { connect: Duration::from_secs(5), read: Duration::from_secs(10), apply: Duration::from_secs(90) }
     }
 }
 
 // === impl AgentClient ===
 
 impl AgentClient {
-    /// A client with the default time-outs; connects on the first request.
+    /// A client over a unix socket with the default time-outs; connects on the first request.
     pub fn unix(socket: &Path) -> Self {
         Self::with_timeouts(socket, ClientTimeouts::default())
     }
 
-    /// A client with time-outs of the caller's.
+    /// A client over a unix socket with time-outs of the caller's.
     pub fn with_timeouts(socket: &Path, timeouts: ClientTimeouts) -> Self {
-        Self { socket: socket.to_owned(), timeouts, connection: Mutex::new(None) }
+        Self { pool: Pool::new(Way::Unix(socket.to_owned()), timeouts.connect), timeouts }
+    }
+
+    /// A client over TLS with the default time-outs; connects on the first request. The agent's identity is in its
+    /// certificate and has nothing to do with `address`.
+    pub fn tls(address: SocketAddr, identity: Arc<ClientIdentity>) -> Self {
+        Self::tls_with_timeouts(address, identity, ClientTimeouts::default())
+    }
+
+    /// A client over TLS with time-outs of the caller's.
+    pub fn tls_with_timeouts(address: SocketAddr, identity: Arc<ClientIdentity>, timeouts: ClientTimeouts) -> Self {
+        Self { pool: Pool::new(Way::Tls(address, identity), timeouts.connect), timeouts }
+    }
+
+    /// Where the agent is.
+    pub fn address(&self) -> AgentAddress {
+        self.pool.address()
     }
 
     /// `GET /v1/state`; with the stored plan document if `with_plan`.
@@ -215,47 +159,63 @@ impl AgentClient {
         body: Bytes,
         limit: Duration,
     ) -> Result<(StatusCode, Bytes), ClientError> {
-        let shown = format!("{method} {path}");
-        let expired = |_| ClientError::Timeout { request: shown.clone(), socket: self.socket.clone(), limit };
-        timeout(limit, async {
-            let mut kept = self.connection.lock().await;
-            // Taken out: if this future is dropped half-way, so is the connection.
-            let mut sender = match kept.take().filter(|sender| !sender.is_closed()) {
-                Some(sender) => sender,
-                None => self.connect(&shown).await?,
-            };
-            if sender.ready().await.is_err() {
-                sender = self.connect(&shown).await?;
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "agent");
+        if !content_type.is_empty() {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        let request = request.body(Full::new(body)).expect("the method, path and headers above are valid");
+        let answer = timeout(limit, async {
+            let _turn = self.pool.turn().await;
+            let (link, age) = self.pool.take().await?;
+            // The agent may have closed a kept connection just now: once more over a new one, if the request was not
+            // sent or may be repeated.
+            let again = (age == Age::Kept).then(|| request.clone());
+            match self.exchange(link, request).await {
+                Err(Unanswered { unsent, .. }) if again.is_some() && (unsent || *method == Method::GET) => {
+                    let again = again.expect("looked at above");
+                    let link = self.pool.connect().await?;
+                    self.exchange(link, again).await.map_err(|unanswered| unanswered.error)
+                }
+                answer => answer.map_err(|unanswered| unanswered.error),
             }
-            let mut request = Request::builder().method(method).uri(path).header(HOST, "agent");
-            if !content_type.is_empty() {
-                request = request.header(CONTENT_TYPE, content_type);
-            }
-            let request = request.body(Full::new(body)).expect("the method, path and headers above are valid");
-            let failed = |source| ClientError::Exchange { request: shown.clone(), socket: self.socket.clone(), source };
-            let response = sender.send_request(request).await.map_err(failed)?;
-            let status = response.status();
-            let answer = response.into_body().collect().await.map_err(failed)?.to_bytes();
-            *kept = Some(sender);
-            Ok((status, answer))
-        })
-        .await
-        .map_err(expired)?
+        });
+        let shown = || format!("{method} {path}");
+        let expired = |_| ClientError::Timeout { request: shown(), agent: self.address(), limit };
+        answer.await.map_err(expired)?
     }
 
-    async fn connect(&self, request: &str) -> Result<SendRequest<Full<Bytes>>, ClientError> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|source| ClientError::Connect { socket: self.socket.clone(), source })?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|source| ClientError::Exchange {
-            request: request.to_owned(),
-            socket: self.socket.clone(),
-            source,
-        })?;
-        // Drives the socket and ends with it; requests see its errors, and it owns nothing that outlives the sender.
-        drop(tokio::spawn(connection));
-        Ok(sender)
+    async fn exchange(&self, mut link: Link, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Unanswered> {
+        let shown = format!("{} {}", request.method(), request.uri());
+        let mut unsent = false;
+        let exchanged = async {
+            let response = link.sender.try_send_request(request).await.map_err(|mut error| {
+                unsent = error.take_message().is_some();
+                error.into_error()
+            })?;
+            let status = response.status();
+            Ok((status, response.into_body().collect().await?.to_bytes()))
+        };
+        let failure: hyper::Error = match exchanged.await {
+            Ok(answer) => {
+                self.pool.put(link);
+                return Ok(answer);
+            }
+            Err(failure) => failure,
+        };
+        let agent = self.address();
+        let error = match link.refusal(&failure).await {
+            Some(source) => ClientError::Handshake { agent, source },
+            None => ClientError::Exchange { request: shown, agent, source: failure },
+        };
+        Err(Unanswered { unsent, error })
     }
+}
+
+/// A request without an answer.
+struct Unanswered {
+    /// It did not leave this process.
+    unsent: bool,
+    error: ClientError,
 }
 
 fn decode<T: DeserializeOwned>(method: &str, path: &str, answer: &[u8]) -> Result<T, ClientError> {

@@ -1,8 +1,9 @@
 //! The controller–agent messages, API version 1: what travels over `/v1/state`, `/v1/serving`, `/v1/apply` and
 //! `/v1/plan`.
 //!
-//! What: the types and the framing of an apply body; with the feature `client`, a thin client over a unix socket. What
-//! not: no decision. The deployer (in `haptic-controller`) and the agent call it.
+//! What: the types and the framing of an apply body; with the feature `tls`, who is who under TLS; with the feature
+//! `client`, a thin client over a unix socket or TLS. What not: no decision. The deployer (in `haptic-controller`) and
+//! the agent call it.
 //!
 //! ```text
 //! POST /v1/apply   u32 (big-endian) length of the manifest | manifest JSON | the parts, one after the other
@@ -12,15 +13,17 @@
 mod body;
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "tls")]
+pub mod tls;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use haptic_model::{Digest, FileKind, FilePath, Mode, Op, PlanId, Reason};
 use serde::{Deserialize, Serialize};
 
 pub use body::{ApplyBody, MalformedBody};
 #[cfg(feature = "client")]
-pub use client::{AgentClient, ApplyError, ClientError, ClientTimeouts};
+pub use client::{AgentAddress, AgentClient, ApplyError, ClientError, ClientTimeouts, HandshakeError};
 
 /// The version of this API; another one is answered by a full set and a reload, never by a refusal.
 pub const API_VERSION: u32 = 1;
@@ -28,6 +31,8 @@ pub const API_VERSION: u32 = 1;
 pub const APPLY_CONTENT_TYPE: &str = "application/vnd.haptic.apply.v1";
 /// Longest apply body, in bytes.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
+/// How long an agent keeps a connection on which nothing is asked; a client lets go of it earlier.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(30);
 /// Most files in one apply.
 pub const MAX_FILES: usize = 4096;
 /// Most operations in one apply; a diff with more asks for a reload instead.

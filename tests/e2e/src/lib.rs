@@ -12,6 +12,7 @@
 
 pub mod tls;
 
+mod authority;
 mod echo;
 mod fault;
 mod haproxy;
@@ -24,6 +25,7 @@ mod secret;
 mod shop;
 mod wait;
 
+pub use authority::{Authority, Issued, SecretVolume, Subject, Validity};
 pub use echo::Echo;
 pub use fault::{STEPS, Victim};
 pub use haproxy::{HaproxyBuild, ProcessTable, builds};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use haptic_agent::{Agent, AgentConfig, AgentError, FaultHook};
+use haptic_agent::{Agent, AgentConfig, AgentError, FaultHook, ServeError};
 use haptic_haproxy::{process::Launch, runtime::RuntimeClient, version::HaproxyBinary};
 use haptic_model::{Digest, FileKind, FilePath, Op, PlanId};
 use haptic_wire::{
@@ -53,7 +53,7 @@ pub(crate) struct Pod {
 
 struct Running {
     task: JoinHandle<Result<(), AgentError>>,
-    server: JoinHandle<std::io::Result<()>>,
+    server: JoinHandle<Result<(), ServeError>>,
     shutdown: CancellationToken,
     client: Arc<AgentClient>,
 }
