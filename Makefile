@@ -18,6 +18,7 @@ export HAPTIC_CACHE CARGO_TARGET_DIR HAPTIC_PLUGINS_DIR HAPTIC_GUESTS_DIR HAPTIC
 
 RELEASE := $(CARGO_TARGET_DIR)/release/haptic
 DEBUG := $(CARGO_TARGET_DIR)/debug/haptic
+HAPTIC_CLUSTER := $(HAPTIC_REGISTRY_TOOLS_DIR)/haptic-cluster
 # Workspaces beside the main one: what is built to wasm has its own lock file and lints.
 SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml tests/bench/native/Cargo.toml))
 
@@ -58,6 +59,18 @@ haproxies: ## Install HAProxy 3.0, 3.2 and 3.4 side by side for the tests
 registry-tools: ## Build a real OCI registry and cosign for the tests
 	tests/tools/install-registry-tools.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
 
+.PHONY: cluster-tools
+cluster-tools: ## Build a real Kubernetes for the tests, from its Go modules
+	tests/tools/install-cluster.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
+
+.PHONY: cluster
+cluster: cluster-tools build-debug ## Start a Kubernetes to play with
+	@tests/tools/cluster.sh up $(HAPTIC_CLUSTER) $(DEBUG)
+
+.PHONY: cluster-down
+cluster-down: ## End it
+	@tests/tools/cluster.sh down $(HAPTIC_CLUSTER) $(DEBUG)
+
 .PHONY: authors-tools
 authors-tools: build-debug ## Install the tools that build plugins in Python and JavaScript
 	$(DEBUG) plugin toolchain
@@ -67,13 +80,17 @@ build-debug: plugins guests
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: test
-test: haproxies registry-tools build-debug authors-tools test-side ## Run every test, with real HAProxies and real plugins
+test: haproxies registry-tools cluster-tools build-debug authors-tools test-side test-cluster ## Run every test, with real HAProxies and real plugins
 	HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace
 
 .PHONY: test-side
 test-side: toolchain
 	@for side in $(filter-out tests/guests tests/bench/native,$(SIDE_WORKSPACES)); do \
 	  echo "== tests of $$side"; (cd $$side && $(CARGO) test --workspace); done
+
+.PHONY: test-cluster
+test-cluster: cluster-tools
+	@echo "== tests of tests/cluster"; tests/tools/install-cluster.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR)) test
 
 .PHONY: lint
 lint: plugins ## Check formatting and run clippy, warnings being errors

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Builds the test cluster of tests/cluster from its pinned Go modules:
+#
+#   ROOT/bin/haptic-cluster    a link to the build of these sources, which is ROOT/bin/cluster-DIGEST/haptic-cluster
+#
+# usage: install-cluster.sh [ROOT [test]]      ROOT defaults to ${HAPTIC_CACHE:-$HOME/.cache/haptic}/go
+#
+# With `test` it then runs the tests of tests/cluster on that build.
+#
+# What is there for the same sources is kept. The first build takes about ten minutes on two cores, later ones seconds;
+# a line says where it stands. Also installs what kube-proxy calls, where this may install packages.
+set -euo pipefail
+
+ROOT=${1:-${HAPTIC_CACHE:-$HOME/.cache/haptic}/go}
+SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../cluster" && pwd)
+# The oldest Go that the modules take.
+GO_MINOR=26
+# Builds of other sources are kept for so many days, as other work trees may use them.
+KEEP_DAYS=2
+
+say() { printf 'cluster: %s\n' "$*"; }
+fail() { printf 'cluster: error: %s\n' "$*" >&2; exit 1; }
+
+has_go() { local minor; minor=$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); [ "${minor:-0}" -ge "$GO_MINOR" ]; }
+
+# The machine's Go if it is new enough; else Debian's Go of any version fetches the one it is told to, by its own
+# toolchain mechanism.
+find_go() {
+  local candidate
+  for candidate in go /usr/local/go/bin/go /usr/lib/go/bin/go; do
+    if command -v "$candidate" >/dev/null && has_go "$candidate"; then GO=$(command -v "$candidate"); return; fi
+  done
+  if ! command -v go >/dev/null; then install_packages golang-go ca-certificates; fi
+  command -v go >/dev/null || fail "no Go: install Go 1.$GO_MINOR or newer and run this again"
+  GO=$(command -v go)
+  export GOTOOLCHAIN=go1.$GO_MINOR.0
+  if has_go "$GO"; then return; fi
+  # Go before 1.21 knows no toolchains; its modules carry a newer one.
+  say "fetching Go 1.$GO_MINOR, this machine has $("$GO" version | cut -d' ' -f3)"
+  fetch_go
+}
+
+# A Go toolchain is a module as well: golang.org/toolchain.
+fetch_go() {
+  local version=v0.0.1-go1.$GO_MINOR.0.linux-$(dpkg --print-architecture 2>/dev/null || uname -m) modules
+  modules=$(unset GOTOOLCHAIN; "$GO" env GOMODCACHE)
+  (unset GOTOOLCHAIN; cd "$(mktemp -d)" && GOFLAGS=-mod=mod "$GO" mod download "golang.org/toolchain@$version") ||
+    fail "Go 1.$GO_MINOR could not be fetched: install it and run this again"
+  GO=$modules/golang.org/toolchain@$version/bin/go
+  chmod -R u+x "$(dirname "$GO")" "$(dirname "$GO")/../pkg/tool" 2>/dev/null || true
+  has_go "$GO" || fail "the fetched Go does not run: try $GO version"
+}
+
+# Installs Debian packages where this may, and says nothing where it may not.
+install_packages() {
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
+  say "installing $*"
+  apt-get -qq update </dev/null || say "apt-get update failed; trying with the lists that are there"
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" </dev/null >/dev/null ||
+    say "could not install $*"
+}
+
+# What kube-proxy calls, by program and Debian package.
+find_helpers() {
+  local missing=() pair
+  for pair in nft:nftables conntrack:conntrack; do
+    if ! PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null; then missing+=("${pair##*:}"); fi
+  done
+  if [ ${#missing[@]} = 0 ]; then return; fi
+  install_packages "${missing[@]}"
+  for pair in nft:nftables conntrack:conntrack; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null ||
+      say "${pair%%:*} is missing; a cluster starts only with it: install the package ${pair##*:}"
+  done
+}
+
+# Of everything that the build depends on; tests do not change it.
+digest() {
+  (cd "$SOURCE" && {
+    "$GO" env GOVERSION GOARCH
+    sed -n '/^build()/,/^}/p' "$SCRIPT"
+    find . -type f \( -name '*.go' -o -name go.mod -o -name go.sum \) ! -name '*_test.go' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+  }) | sha256sum | cut -c1-16
+}
+
+build() {
+  local into=$1 kubernetes stamp=k8s.io/component-base/version
+  kubernetes=$(sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$/\1/p' "$SOURCE/go.mod")
+  [ -n "$kubernetes" ] || fail "go.mod names no version of k8s.io/kubernetes"
+  cd "$SOURCE"
+  # Helm and others read the version; without these the server has none.
+  "$GO" build -ldflags='-s -w' -o "$into/haptic-pod" ./cmd/haptic-pod
+  "$GO" build -ldflags="-s -w -X $stamp.gitVersion=$kubernetes -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(cut -d. -f2 <<<"$kubernetes") -X $stamp.gitTreeState=clean" \
+    -o "$into/haptic-cluster" .
+}
+
+install() {
+  local name started=$SECONDS work log child
+  name=cluster-$(digest)
+  if [ -x "$ROOT/bin/$name/haptic-cluster" ]; then
+    touch "$ROOT/bin/$name"
+    ln -sfn "$name/haptic-cluster" "$ROOT/bin/haptic-cluster"
+    say "haptic-cluster is there ($name)"
+    return
+  fi
+  say "building haptic-cluster; the first time this takes about ten minutes"
+  work=$(mktemp -d "$ROOT/bin/.cluster-XXXXXX")
+  log=$ROOT/haptic-cluster.log
+  (build "$work") >"$log" 2>&1 </dev/null &
+  child=$!
+  while kill -0 "$child" 2>/dev/null; do
+    # Ends early with the build.
+    timeout 15 tail --pid="$child" -f /dev/null 2>/dev/null || true
+    if kill -0 "$child" 2>/dev/null; then
+      say "haptic-cluster: $((SECONDS - started)) s, $(grep -c '^go: downloading' "$log" || true) modules downloaded"
+    fi
+  done
+  wait "$child" || { tail -n 20 "$log" >&2; rm -rf "$work"; fail "haptic-cluster could not be built; the log is $log"; }
+  rm -f "$log"
+  chmod 755 "$work"
+  # Whole or not at all; another one that built the same at the same time wins.
+  mv -T "$work" "$ROOT/bin/$name" 2>/dev/null || rm -rf "$work"
+  ln -sfn "$name/haptic-cluster" "$ROOT/bin/haptic-cluster"
+  find "$ROOT/bin" -mindepth 1 -maxdepth 1 -type d -name 'cluster-*' ! -name "$name" -mtime "+$KEEP_DAYS" -exec rm -rf {} +
+  say "haptic-cluster is built after $((SECONDS - started)) s"
+}
+
+SCRIPT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
+mkdir -p "$ROOT/bin"
+ROOT=$(cd "$ROOT" && pwd)
+# The same for every command: with others Go would compile all of Kubernetes once more.
+export CGO_ENABLED=0 GOFLAGS='-buildvcs=false -trimpath'
+GO=
+find_go
+find_helpers
+install
+if [ "${2:-}" = test ]; then
+  cd "$SOURCE"
+  "$GO" vet ./...
+  HAPTIC_CLUSTER=$ROOT/bin/haptic-cluster "$GO" test ./...
+fi
