@@ -88,7 +88,7 @@ func SetUp(nodes int) error {
 	if err := netlink.RouteAdd(route); err != nil {
 		return fmt.Errorf("route %s: %w", ServiceRange, err)
 	}
-	return nil
+	return setUpHairpins()
 }
 
 func up(name string) error {

@@ -56,6 +56,9 @@ func (p *Pods) Add(cfg PodConfig) (*Pod, error) {
 	if err == nil {
 		err = pod.plugIn()
 	}
+	if err == nil {
+		err = addHairpin(pod.Address)
+	}
 	if err != nil {
 		pod.Remove()
 		return nil, fmt.Errorf("make the network of a pod: %w", err)
@@ -67,6 +70,7 @@ func (p *Pods) Add(cfg PodConfig) (*Pod, error) {
 func (p *Pod) Remove() {
 	if link, err := netlink.LinkByName(p.outside); err == nil {
 		_ = netlink.LinkDel(link)
+		_ = removeHairpin(p.Address)
 	}
 	for _, file := range []*os.File{p.Namespaces.Net, p.Namespaces.IPC, p.Namespaces.UTS} {
 		_ = file.Close()
