@@ -47,6 +47,9 @@ const MAX_FILTER_NAME_BYTES: usize = 64;
 /// Longest own words of a plugin that are kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
+/// How often the memory images of a component are tried; the kernel waits some tenths of a second each time.
+const IMAGE_TRIES: usize = 5;
+
 /// Names of imports or exports that a message tells, and what is told of each.
 const MAX_NAMES: usize = 8;
 const MAX_NAME_BYTES: usize = 120;
@@ -253,6 +256,7 @@ impl PluginHost {
                 (component, Origin::Compiled)
             }
         };
+        make_images(&component);
         let component = Arc::new(component);
         *place = Arc::downgrade(&component);
         Ok((component, origin))
@@ -275,6 +279,17 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadEr
     }
     compile_cost::check(bytes)?;
     Component::from_binary(engine, bytes).map_err(LoadErrorReason::NotAComponent)
+}
+
+/// Makes what the memories of instances begin with. The kernel seals it, and will not where it moves the pages at that
+/// moment; what still fails then is told by the first instance.
+fn make_images(component: &Component) {
+    for _ in 0..IMAGE_TRIES {
+        match component.initialize_copy_on_write_image() {
+            Ok(()) => return,
+            Err(error) => tracing::debug!(%error, "could not make the memory images of a component"),
+        }
+    }
 }
 
 /// A component that no instance of the pool can hold is one that would break a limit at its start. The runtime finds it
