@@ -18,47 +18,11 @@ GO_MINOR=26
 # Builds of other sources are kept for so many days, as other work trees may use them.
 KEEP_DAYS=2
 
+# shellcheck source=tests/tools/go.sh
+. "$(dirname "${BASH_SOURCE[0]}")/go.sh"
+
 say() { printf 'cluster: %s\n' "$*"; }
 fail() { printf 'cluster: error: %s\n' "$*" >&2; exit 1; }
-
-has_go() { local minor; minor=$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); [ "${minor:-0}" -ge "$GO_MINOR" ]; }
-
-# The machine's Go if it is new enough; else Debian's Go of any version fetches the one it is told to, by its own
-# toolchain mechanism.
-find_go() {
-  local candidate
-  for candidate in go /usr/local/go/bin/go /usr/lib/go/bin/go; do
-    if command -v "$candidate" >/dev/null && has_go "$candidate"; then GO=$(command -v "$candidate"); return; fi
-  done
-  if ! command -v go >/dev/null; then install_packages golang-go ca-certificates; fi
-  command -v go >/dev/null || fail "no Go: install Go 1.$GO_MINOR or newer and run this again"
-  GO=$(command -v go)
-  export GOTOOLCHAIN=go1.$GO_MINOR.0
-  if has_go "$GO"; then return; fi
-  # Go before 1.21 knows no toolchains; its modules carry a newer one.
-  say "fetching Go 1.$GO_MINOR, this machine has $("$GO" version | cut -d' ' -f3)"
-  fetch_go
-}
-
-# A Go toolchain is a module as well: golang.org/toolchain.
-fetch_go() {
-  local version=v0.0.1-go1.$GO_MINOR.0.linux-$(dpkg --print-architecture 2>/dev/null || uname -m) modules
-  modules=$(unset GOTOOLCHAIN; "$GO" env GOMODCACHE)
-  (unset GOTOOLCHAIN; cd "$(mktemp -d)" && GOFLAGS=-mod=mod "$GO" mod download "golang.org/toolchain@$version") ||
-    fail "Go 1.$GO_MINOR could not be fetched: install it and run this again"
-  GO=$modules/golang.org/toolchain@$version/bin/go
-  chmod -R u+x "$(dirname "$GO")" "$(dirname "$GO")/../pkg/tool" 2>/dev/null || true
-  has_go "$GO" || fail "the fetched Go does not run: try $GO version"
-}
-
-# Installs Debian packages where this may, and says nothing where it may not.
-install_packages() {
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
-  say "installing $*"
-  apt-get -qq update </dev/null || say "apt-get update failed; trying with the lists that are there"
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" </dev/null >/dev/null ||
-    say "could not install $*"
-}
 
 # What kube-proxy calls, by program and Debian package.
 find_helpers() {
@@ -137,5 +101,5 @@ install
 if [ "${2:-}" = test ]; then
   cd "$SOURCE"
   "$GO" vet ./...
-  HAPTIC_CLUSTER=$ROOT/bin/haptic-cluster "$GO" test ./...
+  HAPTIC_CLUSTER=$ROOT/bin/haptic-cluster "$GO" test -count=1 ./...
 fi

@@ -140,6 +140,8 @@ impl AgentTask {
                 Wake::MasterEnded => self.on_master_end().await,
                 Wake::Load => self.load_scheduled().await,
                 Wake::Delete => {
+                    // Deletions end with their worker. Not under an apply, whose fence has named the worker.
+                    self.observe_worker().await;
                     self.delete_round().await;
                     Ok(())
                 }
@@ -302,8 +304,6 @@ impl AgentTask {
     /// Tries what waits to be deleted, all in one batch.
     async fn delete_round(&mut self) {
         self.delete_at = None;
-        // They end with their worker, if that is another one now.
-        self.observe_worker().await;
         if self.deletions.is_empty() {
             return;
         }
@@ -345,6 +345,8 @@ impl AgentTask {
         if seen.is_none() {
             if !known.master.is_alive() {
                 self.set_running(None);
+                // Nobody waits for the master's end any more.
+                self.start_at = Some(Instant::now());
             }
             return None;
         }

@@ -133,8 +133,9 @@ impl RuntimeClient {
         Self { socket: socket.to_owned(), version, timeout, worker: None }
     }
 
-    /// Binds this client to the worker with this pid. A batch that another one took is sent again, until the timeout:
-    /// the other one is ending, so what it did is lost with it.
+    /// Binds this client to the worker with this pid. A batch that another one took is sent again, until the timeout.
+    /// The other one is ending as a rule, and what it did is lost with it; if it is a newer one, the caller gets
+    /// [`RuntimeError::OtherWorker`] and must load what is on disk.
     pub fn bind_to(&mut self, worker: Option<u32>) {
         self.worker = worker;
     }

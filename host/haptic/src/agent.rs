@@ -49,7 +49,7 @@ pub(crate) struct AgentOptions {
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     reload_interval_min: u64,
     /// How long HAProxy may finish its connections after SIGTERM, in seconds; a pod's termination grace period must be
-    /// longer
+    /// longer by the 10 s that the last requests may take
     #[arg(long, value_name = "S", default_value_t = 30)]
     drain: u64,
     /// How log lines are written

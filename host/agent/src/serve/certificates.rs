@@ -25,6 +25,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use crate::engine::with_causes;
+
 /// How often the files are looked at whatever inotify says: it has limits, and not every file system tells.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// From when on an end that comes nearer is a warning.
@@ -142,7 +144,7 @@ impl ServerCertificates {
             Err(error) => {
                 // Said once: whatever comes next has another digest.
                 if state.seen.take().is_some() {
-                    warn!(error = %with_cause(&error), "keeping the present certificate");
+                    warn!(error = %with_causes(&error), "keeping the present certificate");
                 }
                 Refreshed::Kept
             }
@@ -170,7 +172,7 @@ impl State {
                 Refreshed::Taken
             }
             Err(error) => {
-                warn!(error = %with_cause(&error), end = %self.not_after, "keeping the present certificate");
+                warn!(error = %with_causes(&error), end = %self.not_after, "keeping the present certificate");
                 Refreshed::Kept
             }
         }
@@ -271,16 +273,4 @@ fn folder(file: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
-}
-
-fn with_cause(error: &TlsFilesError) -> String {
-    use std::error::Error as _;
-    let mut words = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    words
 }
