@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -120,7 +118,8 @@ func (f upFlags) config() (inside.Config, error) {
 
 // makeRoom takes away what an earlier cluster left in the folder.
 func makeRoom(folder string) error {
-	if _, err := ask(folder, http.MethodGet, "/components", time.Second); err == nil {
+	// Also one that is still starting, and answers nothing yet.
+	if runningPid(folder) != 0 {
 		return fmt.Errorf("a cluster runs in %s; end it first: haptic-cluster down --dir %s", folder, folder)
 	}
 	if err := os.MkdirAll(filepath.Join(folder, "logs"), 0o755); err != nil {

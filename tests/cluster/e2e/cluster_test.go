@@ -41,18 +41,24 @@ func TestMain(m *testing.M) {
 		}
 		if running, err = start(program, filepath.Join(work, "cluster")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			keepLogs(filepath.Join(work, "cluster"))
 			return 1
 		}
 		code := m.Run()
 		if code != 0 {
-			keep := filepath.Join(os.TempDir(), "haptic-cluster-failed")
-			_ = os.RemoveAll(keep)
-			_ = os.CopyFS(keep, os.DirFS(filepath.Join(running.folder, "logs")))
-			fmt.Fprintln(os.Stderr, "the logs of the cluster are in "+keep)
+			keepLogs(running.folder)
 		}
 		running.end()
 		return code
 	}())
+}
+
+// keepLogs copies them to where they outlive the test.
+func keepLogs(folder string) {
+	keep := filepath.Join(os.TempDir(), "haptic-cluster-failed")
+	_ = os.RemoveAll(keep)
+	_ = os.CopyFS(keep, os.DirFS(filepath.Join(folder, "logs")))
+	fmt.Fprintln(os.Stderr, "the logs of the cluster are in "+keep)
 }
 
 // build builds the program as it is now, or takes the one that HAPTIC_CLUSTER names.
@@ -203,8 +209,19 @@ func (n *namespace) log(pod, container string) string {
 	return string(content)
 }
 
-// pid is the process of a container, as this machine sees it.
+// pid is the process of a container, as this machine sees it. A container that does not run has none: 0 would be the
+// test's own process group for a signal.
 func (n *namespace) pid(pod, container string) int {
+	n.Helper()
+	pid := n.pidOrZero(pod, container)
+	if pid == 0 {
+		n.Fatalf("%s of pod %s does not run", container, pod)
+	}
+	return pid
+}
+
+// pidOrZero is the same, and 0 for a container that does not run.
+func (n *namespace) pidOrZero(pod, container string) int {
 	n.Helper()
 	output, err := exec.Command(n.program, "ctl", "--dir", n.folder, "pids", n.name, pod).Output()
 	if err != nil {

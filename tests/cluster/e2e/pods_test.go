@@ -130,7 +130,7 @@ spec: {containers: [{name: victim, image: shell, args: ["echo I am $$$$; exec sl
 		if reason == "CrashLoopBackOff" {
 			return ""
 		}
-		if pid := n.pid("victim", "victim"); pid != 0 {
+		if pid := n.pidOrZero("victim", "victim"); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		return "killed again and again, it never waits: " + reason
