@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 
-use crate::{Api, Malformed, Trouble, Wanted, transport::JSON};
+use crate::{Api, Malformed, Trouble, Wanted, request::escaped, transport::JSON};
 
 /// A resource in the version in which it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ impl Served {
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let root = group_path(&self.api_version);
         match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.resources),
-            None => format!("{root}/{}", self.resources),
+            Some(namespace) => format!("{root}/namespaces/{}/{}", escaped(namespace), escaped(&self.resources)),
+            None => format!("{root}/{}", escaped(&self.resources)),
         }
     }
 }
@@ -107,7 +107,10 @@ impl Wanted {
 }
 
 fn group_path(api_version: &str) -> String {
-    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("/apis/{}/{}", escaped(group), escaped(version)),
+        None => format!("/api/{}", escaped(api_version)),
+    }
 }
 
 #[cfg(test)]

@@ -87,6 +87,8 @@ pub struct Election {
     leadership: watch::Sender<Leadership>,
     problem: watch::Sender<LeaseProblem>,
     seen: watch::Receiver<u64>,
+    /// The highest epoch that the Lease ever said or that was taken: a Lease that was deleted says none any more.
+    heard: u64,
     ending: watch::Receiver<Option<Ending>>,
 }
 
@@ -194,7 +196,7 @@ impl Election {
             ending: ending_sender,
         };
         let settings = settings.safe();
-        (Self { api, settings, clock, jitter, leadership, problem, seen, ending }, candidate)
+        (Self { api, settings, clock, jitter, leadership, problem, seen, heard: 0, ending }, candidate)
     }
 
     /// Runs until it is told to end or a successor has the Lease. A candidate that is dropped keeps the Lease.
@@ -257,6 +259,7 @@ impl Election {
                 }
             };
             self.note(None);
+            self.heard = self.heard.max(lease.as_ref().map_or(0, Claims::epoch));
             let holder = lease.as_ref().and_then(Claims::holder).map(Arc::<str>::from);
             let was_held = last.as_ref().is_some_and(|(lease, _)| lease.is_some());
             self.follow(holder.clone());
@@ -283,19 +286,21 @@ impl Election {
     /// One try, after which the observer looks anew.
     async fn take(&mut self, lease: Option<Lease>, observer: &mut Observer) -> Result<Term, Missed> {
         let sent = Instant::now();
-        let seen = *self.seen.borrow();
+        let seen = self.heard.max(*self.seen.borrow());
         let claim = Claim::new(lease.as_ref(), &self.settings, self.clock.now(), seen);
         let method = if lease.is_some() { Method::PUT } else { Method::POST };
         match self.write(method, &claim.lease).await {
             Ok(lease) => {
                 self.note(None);
+                self.heard = claim.epoch;
                 tracing::info!(identity = %self.settings.identity, epoch = claim.epoch, "leading");
                 Ok(Term { lease, epoch: claim.epoch, renewed: sent })
             }
             Err(trouble) => {
                 observer.forget();
-                let missed =
-                    if trouble.is_conflict() || trouble.is_not_found() { Missed::Race } else { Missed::Trouble };
+                // Where there is no Lease to be gone, it is the namespace that is not there.
+                let raced = trouble.is_conflict() || (lease.is_some() && trouble.is_not_found());
+                let missed = if raced { Missed::Race } else { Missed::Trouble };
                 let pause = match missed {
                     Missed::Race => self.settings.retry_period / 50,
                     Missed::Trouble => self.settings.retry_period / 2,

@@ -153,14 +153,21 @@ impl Query {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(name);
         self.0.push('=');
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                self.0.push(char::from(byte));
-            } else {
-                write!(self.0, "%{byte:02X}").expect("writing to a text never fails");
-            }
+        self.0.push_str(&escaped(value));
+    }
+}
+
+/// As one segment of a path or one value of a query: names come from configuration objects.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            write!(escaped, "%{byte:02X}").expect("writing to a text never fails");
         }
     }
+    escaped
 }
 
 #[cfg(test)]

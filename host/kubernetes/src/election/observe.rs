@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use crate::{
     Api, Malformed, Trouble,
     election::ElectionSettings,
+    request::escaped,
     transport::{JSON, Lines},
 };
 
@@ -83,7 +84,7 @@ impl Observer {
 
     fn watch_uri(&self, from: &str) -> String {
         let leases = leases(&self.settings);
-        let (name, open_for) = (&self.settings.name, 300);
+        let (name, open_for) = (escaped(&self.settings.name), 300);
         format!(
             "{leases}?watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={from}&timeoutSeconds={open_for}"
         )
@@ -102,9 +103,9 @@ pub(super) async fn read(api: &Api, settings: &ElectionSettings) -> Result<Optio
 }
 
 pub(super) fn path(settings: &ElectionSettings) -> String {
-    format!("{}/{}", leases(settings), settings.name)
+    format!("{}/{}", leases(settings), escaped(&settings.name))
 }
 
 pub(super) fn leases(settings: &ElectionSettings) -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace)
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escaped(&settings.namespace))
 }

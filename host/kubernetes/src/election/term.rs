@@ -109,6 +109,7 @@ impl Election {
                     sleep_until(next.min(deadline)).await;
                 }
             }
+            self.heard = self.heard.max(term.epoch);
             if term.epoch != epoch {
                 tracing::info!(from = epoch, to = term.epoch, "agents have seen a higher epoch");
                 self.leadership.send_replace(Leadership::Leader { epoch: term.epoch });
@@ -133,14 +134,17 @@ impl Election {
 
     /// Renews the term, in a higher epoch if agents have seen one that is not lower.
     async fn renew(&self, term: &mut Term) -> Result<Option<Lost>, Trouble> {
+        // A Lease that was deleted is made again, in the same term.
+        let mut gone = false;
         loop {
             let sent = Instant::now();
             let seen = *self.seen.borrow();
             let epoch = if seen >= term.epoch { seen.saturating_add(1) } else { term.epoch };
             let claim = Claim::renewed(&term.lease, &self.settings, self.clock.now(), epoch);
-            let written = match self.write(Method::PUT, &claim.lease).await {
-                Err(trouble) if trouble.is_not_found() => self.write(Method::POST, &claim.anew().lease).await,
-                written => written,
+            let written = if gone {
+                self.write(Method::POST, &claim.anew().lease).await
+            } else {
+                self.write(Method::PUT, &claim.lease).await
             };
             match written {
                 Ok(lease) => {
@@ -149,10 +153,12 @@ impl Election {
                 }
                 Err(trouble) if trouble.is_conflict() => match self.read().await? {
                     // An earlier try of our own had an effect, or somebody wrote an annotation.
-                    Some(lease) if term.is_of(&lease) => term.lease = lease,
+                    Some(lease) if term.is_of(&lease) => (term.lease, gone) = (lease, false),
                     Some(lease) => return Ok(Some(term.lost_to(&lease))),
-                    None => return Ok(Some(Lost::Taken(None))),
+                    // Deleted, which a write of its old version is told as a conflict.
+                    None => gone = true,
                 },
+                Err(trouble) if trouble.is_not_found() && !gone => gone = true,
                 Err(trouble) => return Err(trouble),
             }
         }

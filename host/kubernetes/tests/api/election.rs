@@ -223,6 +223,37 @@ async fn a_lease_that_is_deleted_is_made_again_by_its_holder_in_its_epoch() -> R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_epoch_that_was_read_is_not_taken_again_after_the_lease_was_deleted() -> Result<()> {
+    let room = Room::new().await?;
+    // Of one who is cut off, and so does not make it again, but may still reach agents.
+    let held = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "haptic", "annotations": { FENCING_EPOCH: "7" } },
+        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 3600 },
+    });
+    room.send(Method::POST, &room.path("apis/coordination.k8s.io/v1", "leases"), &held).await?;
+    let other = stand(room.api(), &room, "b");
+    other.follows(Some("a")).await?;
+    room.delete(&path(&room)).await?;
+    assert_eq!(other.leads_after(0).await?, 8);
+    other.ends(Ending::Release).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_that_is_not_there_is_told() -> Result<()> {
+    let room = Room::new().await?;
+    let settings = ElectionSettings::new("no such namespace", "haptic", "a");
+    let clock = ElectionClock::new(SystemTime::now);
+    let (election, candidate) = Election::new(room.api(), settings, clock, Jitter::random());
+    let running = tokio::spawn(election.run());
+    let mut problem = candidate.problem();
+    timeout(BOUND, problem.wait_for(Option::is_some)).await.context("nothing is told")??;
+    candidate.end(Ending::Release);
+    ensure!(timeout(BOUND, running).await?? == Ended::Told(Ending::Release));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_epoch_that_agents_have_seen_is_never_too_high() -> Result<()> {
     let room = Room::new().await?;
     let settings = ElectionSettings::new(&*room.namespace, "haptic", "a");
