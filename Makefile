@@ -30,7 +30,8 @@ help: ## List the targets
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "error: no Rust toolchain: install rustup, then run this again; the version and its wasm targets come from rust-toolchain.toml" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "error: no C linker (cc): install gcc or clang, e.g. apt-get install gcc libc6-dev" >&2; exit 1; }
-	@if command -v rustup >/dev/null; then rustup show active-toolchain >/dev/null 2>&1 || rustup toolchain install; fi
+	@# The version may be there without the targets; where all is there this asks nobody.
+	@if command -v rustup >/dev/null; then rustup toolchain install >/dev/null 2>&1 || rustup toolchain install; fi
 
 .PHONY: run
 run: build ## Serve the example shop through a real HAProxy on http://shop.localhost:8080
