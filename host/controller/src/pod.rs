@@ -1,6 +1,6 @@
 //! The HAProxy pods of the fleet, and what a deployment reports about one of them.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use haptic_model::{Mode, PlanId, Reason, Verdict};
 use serde::Serialize;
@@ -18,6 +18,8 @@ pub struct Pod {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Unix(PathBuf),
+    /// TLS 1.3, both sides showing certificates.
+    Tls(SocketAddr),
 }
 
 /// What one deployment did to one pod. Scalars only: reports are kept for a long time.
@@ -57,6 +59,15 @@ pub enum PodOutcome {
     Scheduled,
     /// It does not serve the render; the error says why, and it is tried again.
     Failed,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(socket) => write!(f, "{}", socket.display()),
+            Self::Tls(address) => write!(f, "{address}"),
+        }
+    }
 }
 
 // === impl PodReport ===

@@ -1,0 +1,12 @@
+//! Cluster mode: the same stages, fed by the API server, for a fleet of pods, with one leader among the controllers.
+//!
+//! ```text
+//! config objects ─▶ ConfigChangeHandler ─▶ ReloadAuthority ─▶ successor iteration ─▶ hand-over
+//! watched objects ─▶ store ─▶ FollowerWarmer (followers) or a term's leader-only stages
+//! ```
+
+pub mod own_writes;
+pub mod standing;
+
+pub use own_writes::OwnWrites;
+pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
