@@ -8,7 +8,10 @@ use serde::Serialize;
 /// A pod that HAProxy runs in, with its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
+    /// Unique in the fleet, which is of one namespace.
     pub name: Arc<str>,
+    /// Tells a pod from a later one of the same name; empty without a cluster.
+    pub uid: Arc<str>,
     pub endpoint: Endpoint,
     /// Major and minor version of its HAProxy; `None` while it is not known.
     pub haproxy: Option<(u16, u16)>,

@@ -42,7 +42,6 @@ use crate::{
     standalone::once::{OncePass, OnceReport},
     status::tell_of_plugins,
     supervisor::{IterationError, Supervisor},
-
 };
 
 pub use epoch::EpochError;
@@ -149,6 +148,7 @@ pub async fn run_standalone(
     let connect = agents::connect(None);
     let pod = Pod {
         name: POD.into(),
+        uid: "".into(),
         endpoint: Endpoint::Unix(options.agent_socket.clone()),
         haproxy: Some(options.haproxy),
     };
