@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::{bus::BusFailure, deployer::DeployerError, feed::FeedError};
+use crate::{bus::BusFailure, cluster::DiscoveryError, deployer::DeployerError, feed::FeedError};
 
 /// How long a stage may take to finish what it is doing.
 const STOP: Duration = Duration::from_secs(100);
@@ -40,6 +40,8 @@ pub enum StageError {
     Deployer(#[from] DeployerError),
     #[error(transparent)]
     Feed(#[from] FeedError),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
 }
 
 // === impl Supervisor ===

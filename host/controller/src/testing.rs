@@ -30,7 +30,7 @@ use crate::{
     pod::{Endpoint, Pod},
 };
 
-pub(crate) use fake_agent::{FakeAgent, Fault};
+pub(crate) use fake_agent::{Answering, FakeAgent, Fault};
 
 /// A core whose configuration template is `text` and that watches Services, without plugins.
 pub(crate) fn core(text: &str) -> Core {
