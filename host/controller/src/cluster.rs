@@ -5,10 +5,12 @@
 //! watched objects ─▶ store ─▶ FollowerWarmer (followers) or a term's leader-only stages
 //! ```
 
+pub mod credentials;
 pub mod discovery;
 pub mod own_writes;
 pub mod standing;
 
+pub use credentials::{AgentCredentials, CredentialsChange};
 pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, Round};
 pub use own_writes::OwnWrites;
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
