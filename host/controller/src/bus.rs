@@ -147,6 +147,16 @@ impl EventBus {
         }
     }
 
+    /// How many events wait for each subscriber, in all scopes.
+    pub fn depths(&self) -> BTreeMap<&'static str, usize> {
+        let inner = self.shared.inner.lock();
+        let mut depths = BTreeMap::new();
+        for mailbox in &inner.mailboxes {
+            *depths.entry(mailbox.subscriber).or_default() += mailbox.depth();
+        }
+        depths
+    }
+
     pub fn observer_losses(&self) -> u64 {
         self.shared.observer_losses.load(Ordering::Relaxed)
     }
@@ -231,7 +241,15 @@ impl Subscription {
 
     /// Events that wait.
     pub fn depth(&self) -> usize {
-        match &self.mailbox.state.lock().waiting {
+        self.mailbox.depth()
+    }
+}
+
+// === impl Mailbox ===
+
+impl Mailbox {
+    fn depth(&self) -> usize {
+        match &self.state.lock().waiting {
             Waiting::Coalesced(queue) => queue.events.len(),
             Waiting::Every(queue) => queue.len(),
         }
