@@ -64,6 +64,11 @@ impl AgentCredentials {
         Self { secret, clock, identity: None, used: None, refused: None, complained: Lifetime::Good }
     }
 
+    /// Whether it is kept up with this Secret.
+    pub fn is_of(&self, namespace: &str, name: &str) -> bool {
+        (&*self.secret.namespace, &*self.secret.name) == (namespace, name)
+    }
+
     /// Takes the newest state of the Secret; `None` = it is not there. Later states must come later.
     pub fn update(&mut self, secret: Option<&Arc<RawObject>>) -> CredentialsChange {
         let read = secret.ok_or_else(|| self.missing()).and_then(|secret| self.read(secret));
