@@ -6,7 +6,16 @@
 //! ```
 
 pub mod own_writes;
+pub mod publisher;
 pub mod standing;
+pub mod status_applier;
+
+mod condition;
+mod fleet;
+mod objects;
+mod revise;
 
 pub use own_writes::OwnWrites;
+pub use publisher::{ConfigPublisher, PublisherSettings};
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
+pub use status_applier::{ClusterStatusApplier, Reporter, WriteSettings, tell_of_standing};

@@ -18,7 +18,7 @@ use haptic_model::{Finding, FindingCode};
 use haptic_render::TemplateSet;
 use haptic_store::{RawChange, RawKey, RawObject};
 
-use crate::core::Settings;
+use crate::core::{Reporting, Settings};
 
 pub use locate::TemplateSources;
 pub(crate) use merge::merge_values;
@@ -50,6 +50,7 @@ pub struct Candidate {
     pub attached: Vec<Arc<RawObject>>,
     pub validators: Vec<Validator>,
     pub settings: Settings,
+    pub reporting: Arc<Reporting>,
     /// Plugins may import `haptic:plugin/*` only.
     pub pure_plugins: bool,
     pub sources: TemplateSources,

@@ -42,7 +42,6 @@ use crate::{
     standalone::once::{OncePass, OnceReport},
     status::tell_of_plugins,
     supervisor::{IterationError, Supervisor},
-
 };
 
 pub use epoch::EpochError;

@@ -95,7 +95,14 @@ impl ValidateOptions {
         };
         let results = run.run(&selection);
         let snapshot = prepared.store.snapshot();
-        let strict = prepared.pipeline().execute_strict(&snapshot, haproxy, &checkers, offline::now(), &mut Memo::default(), &cancelled);
+        let strict = prepared.pipeline().execute_strict(
+            &snapshot,
+            haproxy,
+            &checkers,
+            offline::now(),
+            &mut Memo::default(),
+            &cancelled,
+        );
         let mut findings = match strict {
             Ok(output) => {
                 let mut findings = output.findings;
