@@ -27,6 +27,7 @@ use crate::{
     shortname = "haptpl",
     category = "haptic",
     printcolumn(name = "Accepted", type_ = "string", json_path = ".status.conditions[?(@.type=='Accepted')].status"),
+    printcolumn(name = "Deployed", type_ = "string", json_path = ".status.conditions[?(@.type=='Deployed')].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Accepted')].reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -190,9 +191,40 @@ pub struct RenderGate {
 pub struct ControllerSettings {
     /// Which of several controllers acts.
     pub leader_election: LeaderElection,
-    /// Output larger than this is published compressed. Default: 1Mi.
+    /// Output larger than this is published compressed. Default: 1Mi; what does not fit into one object otherwise is
+    /// compressed in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression_threshold: Option<Bytes>,
+    /// What is written into the status of Ingresses that are served. Default: nothing. Not used without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress_status: Option<IngressStatus>,
+}
+
+/// Under which addresses Ingresses are reached: those of both fields together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressStatus {
+    /// IP addresses and host names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    pub addresses: Vec<String>,
+    /// The Service in front of the HAProxy pods: its load balancer's addresses, else its `externalIPs`, else, unless it
+    /// waits for a load balancer, its `clusterIP`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish_service: Option<ServiceRef>,
+}
+
+/// Names a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceRef {
+    /// The name of the Service.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace. Default: the namespace of this object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
 }
 
 /// Which of several controllers acts. Not used without a cluster.
@@ -255,6 +287,10 @@ pub struct HAProxyTemplateConfigStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
+    /// Addresses that were written into the status of Ingresses and may still stand there: a later leader knows by them
+    /// which entries are its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ingress_addresses: Vec<String>,
 }
 
 // === impl Deployment ===

@@ -10,6 +10,7 @@
 
 pub mod yaml;
 
+mod conditions;
 mod config;
 mod crds;
 mod decode;
@@ -23,10 +24,11 @@ mod templates;
 mod units;
 mod validation_test;
 
+pub use conditions::{ConfigConditionType, ConfigReason, OutputConditionType, OutputReason};
 pub use config::{
     ControllerSettings, Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateConfigStatus,
-    LeaderElection, LibraryRef, PluginRef, PodSelector, RawText, RenderGate, SecretRef, Templating, UnitFailure,
-    Validator,
+    IngressStatus, LeaderElection, LibraryRef, PluginRef, PodSelector, RawText, RenderGate, SecretRef, ServiceRef,
+    Templating, UnitFailure, Validator,
 };
 pub use crds::{crds, manifests};
 pub use decode::{Kind, ManifestSource, decode};
@@ -38,7 +40,7 @@ pub use plugin::{
 pub use published::{
     AuxiliaryFiles, HAProxyCRTListFile, HAProxyCRTListFileSpec, HAProxyCRTListFileStatus, HAProxyCfg, HAProxyCfgSpec,
     HAProxyCfgStatus, HAProxyGeneralFile, HAProxyGeneralFileSpec, HAProxyGeneralFileStatus, HAProxyMapFile,
-    HAProxyMapFileSpec, HAProxyMapFileStatus, PodDeploymentStatus, PublishedObject,
+    HAProxyMapFileSpec, HAProxyMapFileStatus, PodDeploymentStatus, PublishedObject, WithheldFile, WithheldReason,
 };
 pub use status::{Condition, ConditionStatus, condition};
 pub use templates::{FileTemplate, MapTemplate, StorePolicy, TemplateText, WatchedResource};

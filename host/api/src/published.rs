@@ -69,6 +69,29 @@ pub struct AuxiliaryFiles {
     pub crt_list_files: Vec<PublishedObject>,
 }
 
+/// A rendered file that is deployed and not published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WithheldFile {
+    /// The path below the base directory of the file set.
+    pub path: String,
+    /// Why it is not published.
+    pub reason: WithheldReason,
+}
+
+/// Why a rendered file is not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum WithheldReason {
+    /// It is a certificate, which HAProxy wants together with its private key.
+    Certificate,
+    /// A private key stands in it.
+    PrivateKey,
+    /// It is not text.
+    Binary,
+    /// It is too large, compressed and in parts.
+    TooLarge,
+}
+
 /// The rendered main configuration.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -89,13 +112,25 @@ pub struct AuxiliaryFiles {
 pub struct HAProxyCfgSpec {
     /// The path below the base directory of the file set.
     pub path: String,
-    /// The text.
+    /// The identity of the whole render: this text and every file that belongs to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// The text. Passwords in it are replaced by `***`.
     pub content: String,
     /// The SHA-256 digest of the content before compression.
     pub checksum: String,
     /// The content is compressed with zstd and written in base64. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compressed: bool,
+    /// Which part of the content this object holds, from 1; the parts' texts joined in order are the whole. Left out
+    /// where one object holds it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub part: Option<i32>,
+    /// How many parts there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub parts: Option<i32>,
 }
 
 /// Where the configuration is deployed.
@@ -116,6 +151,9 @@ pub struct HAProxyCfgStatus {
     /// The objects that were published together with it.
     #[serde(default)]
     pub auxiliary_files: AuxiliaryFiles,
+    /// Files that are deployed and not published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld_files: Vec<WithheldFile>,
     /// Why the render was refused; only on the object that keeps the last refused one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_error: Option<String>,
@@ -150,6 +188,15 @@ pub struct HAProxyMapFileSpec {
     /// The content is compressed with zstd and written in base64. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compressed: bool,
+    /// Which part of the content this object holds, from 1; the parts' texts joined in order are the whole. Left out
+    /// where one object holds it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub part: Option<i32>,
+    /// How many parts there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub parts: Option<i32>,
 }
 
 /// Where the file is deployed.
@@ -198,6 +245,15 @@ pub struct HAProxyGeneralFileSpec {
     /// The content is compressed with zstd and written in base64. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compressed: bool,
+    /// Which part of the content this object holds, from 1; the parts' texts joined in order are the whole. Left out
+    /// where one object holds it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub part: Option<i32>,
+    /// How many parts there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub parts: Option<i32>,
 }
 
 /// Where the file is deployed.
@@ -246,6 +302,15 @@ pub struct HAProxyCRTListFileSpec {
     /// The content is compressed with zstd and written in base64. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub compressed: bool,
+    /// Which part of the content this object holds, from 1; the parts' texts joined in order are the whole. Left out
+    /// where one object holds it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub part: Option<i32>,
+    /// How many parts there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub parts: Option<i32>,
 }
 
 /// Where the file is deployed.

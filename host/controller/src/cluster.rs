@@ -9,23 +9,30 @@
 //! ```
 
 mod accepted;
+mod condition;
 mod config_change;
 mod config_watch;
 pub mod credentials;
 pub mod discovery;
+mod fleet;
 mod follower;
 mod iteration;
 mod leader;
+mod objects;
 pub mod own_writes;
 pub mod probes;
+pub mod publisher;
 mod reload_authority;
 mod resource_feed;
+mod revise;
 mod schema;
 pub mod standing;
+pub mod status_applier;
 mod writers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     fmt,
     path::PathBuf,
     sync::Arc,
@@ -70,8 +77,10 @@ pub use probes::{
     DebugServer, Debugged, Health, IterationHealth, MetricsServer, ProbeServer, ServeError, SharedRegistry, Stage,
     Variables,
 };
+pub use publisher::{ConfigPublisher, PublisherSettings};
 pub use reload_authority::ReloadReason;
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
+pub use status_applier::{ClusterStatusApplier, Reporter, WriteSettings, tell_of_standing};
 
 /// How long a configuration waits for the modules of its plugins before it is judged without those that did not come.
 const FETCH_PATIENCE: Duration = Duration::from_secs(10);
@@ -132,7 +141,9 @@ struct Shared {
     debugged: Debugged,
     pictures: ConfigPictures,
     standing: Arc<watch::Sender<Arc<ConfigStanding>>>,
-    findings: watch::Sender<ManifestFindings>,
+    findings: watch::Receiver<ManifestFindings>,
+    /// Whether an iteration serves.
+    serves: watch::Sender<bool>,
     own_writes: OwnWrites,
     stop: CancellationToken,
 }
@@ -158,7 +169,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         plugins: Arc::default(),
     };
     let settings = SourceSettings::new(Jitter::random());
-    let (config_watch, pictures) =
+    let (config_watch, pictures, findings) =
         ConfigWatch::start(options.api.clone(), &options.config, settings).map_err(ClusterError::ConfigName)?;
     // Ends with the run, after the iterations.
     let background = CancellationToken::new();
@@ -192,9 +203,18 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         debugged: options.debugged,
         pictures,
         standing: Arc::default(),
-        findings: watch::Sender::default(),
+        findings,
+        serves: watch::Sender::new(false),
         own_writes: OwnWrites::default(),
         stop: CancellationToken::new(),
+    });
+    let (ends, idle) = (background.clone(), shared.clone());
+    tasks.spawn(async move {
+        tokio::select! {
+            () = ends.cancelled() => {}
+            never = tell_while_nothing_serves(&idle) => match never {},
+        }
+        Ok(())
     });
     let mut reinitialization = Reinitialization::new(shared.clone());
     let outcome = tokio::select! {
@@ -260,7 +280,7 @@ impl Reinitialization {
     }
 
     /// Never ends. Dropped at any point it leaves the iterations to [`Self::shut_down`].
-    async fn run(&mut self) -> std::convert::Infallible {
+    async fn run(&mut self) -> Infallible {
         loop {
             let Some(attempt) = self.next_attempt().await else { continue };
             match self.build(attempt).await {
@@ -375,6 +395,7 @@ impl Reinitialization {
         (self.failures, self.retry) = (0, None);
         self.pending.clear();
         let predecessor = std::mem::replace(&mut self.serving, self.successor.take());
+        self.shared.serves.send_replace(true);
         if let Some(predecessor) = predecessor {
             predecessor.tear_down(Ending::Keep).await;
         }
@@ -411,6 +432,7 @@ impl Reinitialization {
 
     /// What served is gone; live state is tried at once, and then with pauses.
     async fn lost(&mut self) {
+        self.shared.serves.send_replace(false);
         if let Some(serving) = self.serving.take() {
             serving.tear_down(Ending::Release).await;
         }
@@ -463,6 +485,28 @@ impl Shared {
 
     fn writers(&self) -> Writers {
         Writers::of(self)
+    }
+}
+
+/// Without a leader nobody else tells why nothing serves.
+async fn tell_while_nothing_serves(shared: &Shared) -> Infallible {
+    let mut serves = shared.serves.subscribe();
+    loop {
+        let told = tell_of_standing(
+            shared.api.clone(),
+            shared.standing.subscribe(),
+            shared.gate.plugins.subscribe(),
+            shared.own_writes.clone(),
+            shared.clock.clone(),
+            WriteSettings::new(Jitter::random()),
+        );
+        tokio::select! {
+            never = told => match never {},
+            Ok(_) = serves.wait_for(|serves| *serves) => {}
+        }
+        if serves.wait_for(|serves| !*serves).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

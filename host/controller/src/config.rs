@@ -12,14 +12,14 @@ use std::{
 };
 
 use haptic_api::{
-    ControllerSettings, HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, ValidationTest, Validator,
+    HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, LeaderElection, ValidationTest, Validator,
     WatchedResource,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::TemplateSet;
 use haptic_store::{RawChange, RawKey, RawObject};
 
-use crate::core::Settings;
+use crate::core::{Reporting, Settings};
 
 pub use locate::TemplateSources;
 pub(crate) use merge::merge_values;
@@ -51,6 +51,7 @@ pub struct Candidate {
     pub attached: Vec<Arc<RawObject>>,
     pub validators: Vec<Validator>,
     pub settings: Settings,
+    pub reporting: Arc<Reporting>,
     /// Plugins may import `haptic:plugin/*` only.
     pub pure_plugins: bool,
     pub cluster: ClusterSettings,
@@ -62,7 +63,7 @@ pub struct Candidate {
 pub struct ClusterSettings {
     /// Labels of the HAProxy pods.
     pub pod_labels: BTreeMap<String, String>,
-    pub controller: ControllerSettings,
+    pub leader_election: LeaderElection,
 }
 
 #[derive(Clone, Debug)]

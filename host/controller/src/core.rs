@@ -20,7 +20,18 @@ pub struct Core {
     pub memo: Mutex<Memo>,
     pub store: Mutex<Store>,
     pub settings: Settings,
+    /// What is told to others than HAProxy.
+    pub reporting: Arc<Reporting>,
     pub sources: TemplateSources,
+}
+
+/// What a cluster is told besides HAProxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reporting {
+    /// Output of more bytes is published compressed; `None` = 1 MiB.
+    pub compression_threshold: Option<u64>,
+    /// `None` = no Ingress status is written.
+    pub ingress_status: Option<haptic_api::IngressStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

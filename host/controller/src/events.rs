@@ -275,7 +275,8 @@ impl Event {
         }
     }
 
-    /// Keeps of `older`, which this event replaces in a mailbox, what would otherwise be lost: the causes.
+    /// Keeps of `older`, which this event replaces in a mailbox, what would otherwise be lost: causes, and reports
+    /// about other pods (each names the plan that it is about).
     pub fn absorb(&mut self, older: Self) {
         match (self, older) {
             (Self::ResourceIndexUpdated { change, .. }, Self::ResourceIndexUpdated { change: older, .. }) => {
@@ -283,6 +284,15 @@ impl Event {
             }
             (Self::ReconciliationTriggered { trigger, .. }, Self::ReconciliationTriggered { trigger: older, .. }) => {
                 trigger.absorb(older);
+            }
+            // What the newer one says nothing of stays true.
+            (Self::DeploymentCompleted { reports, .. }, Self::DeploymentCompleted { reports: older, .. }) => {
+                let untold = |report: &&PodReport| reports.iter().all(|newer| newer.pod != report.pod);
+                let mut all: Vec<_> = older.iter().filter(untold).cloned().collect();
+                if !all.is_empty() {
+                    all.extend(reports.iter().cloned());
+                    *reports = all.into();
+                }
             }
             _ => {}
         }

@@ -100,6 +100,11 @@ impl ManifestFindings {
         Self { manifests, own: Vec::new() }
     }
 
+    /// Where there are no manifests: what does not decode of haptic's own kinds.
+    pub(crate) fn of_own(own: Vec<Finding>) -> Self {
+        Self { manifests: Vec::new(), own }
+    }
+
     pub fn all(&self) -> impl Iterator<Item = &Finding> {
         self.manifests.iter().chain(&self.own)
     }

@@ -116,6 +116,7 @@ impl Vetted {
             memo: Mutex::new(memo),
             store: Mutex::new(store),
             settings: candidate.settings,
+            reporting: candidate.reporting.clone(),
             sources: candidate.sources.clone(),
         };
         Ok(Accepted { core, warnings: located(proof.findings), refused: proof.refused })

@@ -5,9 +5,9 @@
 //! costs). Files are replaced as a whole, only when their text changes, and off the path of a change. No secret is in
 //! them: findings and reports carry none.
 
-mod document;
+pub(crate) mod document;
 mod files;
-mod plugins;
+pub(crate) mod plugins;
 
 use std::{collections::BTreeMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 

@@ -44,6 +44,7 @@ pub(crate) fn core(text: &str) -> Core {
         memo: Mutex::new(Memo::default()),
         store: Mutex::new(Store::new(candidate.resources().unwrap())),
         settings: candidate.settings,
+        reporting: candidate.reporting,
         sources: candidate.sources,
     }
 }

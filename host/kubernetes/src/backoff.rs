@@ -29,7 +29,7 @@ pub struct Backoff {
 
 /// The failures in a row, and the pause that they ask for.
 #[derive(Debug)]
-pub(crate) struct Failures {
+pub struct Failures {
     backoff: Backoff,
     jitter: Jitter,
     count: u32,
@@ -78,7 +78,7 @@ impl Default for Backoff {
 // === impl Failures ===
 
 impl Failures {
-    pub(crate) fn new(backoff: Backoff, jitter: Jitter) -> Self {
+    pub fn new(backoff: Backoff, jitter: Jitter) -> Self {
         Self { backoff, jitter, count: 0 }
     }
 
@@ -86,12 +86,13 @@ impl Failures {
         &self.jitter
     }
 
-    pub(crate) fn reset(&mut self) {
+    /// The last request succeeded.
+    pub fn reset(&mut self) {
         self.count = 0;
     }
 
     /// Counts one more failure. What the server asks for is never undercut.
-    pub(crate) fn pause(&mut self, trouble: Option<&Trouble>) -> Duration {
+    pub fn pause(&mut self, trouble: Option<&Trouble>) -> Duration {
         let longest = match trouble {
             Some(trouble) if trouble.is_unreachable() => self.backoff.longest_unreachable,
             _ => self.backoff.longest,

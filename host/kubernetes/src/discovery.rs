@@ -106,7 +106,8 @@ impl Wanted {
     }
 }
 
-fn group_path(api_version: &str) -> String {
+/// The path of a group and version.
+pub(crate) fn group_path(api_version: &str) -> String {
     match api_version.split_once('/') {
         Some((group, version)) => format!("/apis/{}/{}", escaped(group), escaped(version)),
         None => format!("/api/{}", escaped(api_version)),

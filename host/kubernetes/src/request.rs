@@ -144,12 +144,21 @@ impl Scope {
 }
 
 /// A path and its query so far.
-struct Query(String);
+pub(crate) struct Query(String);
 
 // === impl Query ===
 
 impl Query {
-    fn add(&mut self, name: &str, value: &str) {
+    /// `path` is escaped.
+    pub(crate) fn new(path: String) -> Self {
+        Self(path)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(name);
         self.0.push('=');

@@ -85,12 +85,23 @@ impl Api {
 
     /// Writes a JSON object and gives what the server made of it.
     pub(crate) async fn write(&self, method: Method, uri: &str, object: Vec<u8>) -> Result<Bytes, Trouble> {
+        self.send(method, uri, JSON, object).await
+    }
+
+    /// Sends a body and gives the answer in JSON.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        uri: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Bytes, Trouble> {
         let request = Request::builder()
             .method(method)
             .uri(uri)
             .header(header::ACCEPT, JSON)
-            .header(header::CONTENT_TYPE, JSON)
-            .body(Body::from(object));
+            .header(header::CONTENT_TYPE, content_type)
+            .body(Body::from(body));
         self.answer(request.expect("paths and queries are escaped")).await
     }
 

@@ -20,6 +20,8 @@ pub enum Trouble {
     Malformed(#[from] Malformed),
     #[error("the API server sent more than {limit} bytes at once")]
     TooLarge { limit: usize },
+    #[error("an object of {bytes} bytes is larger than the {limit} that the API server takes")]
+    TooLargeToSend { bytes: usize, limit: usize },
     #[error("the list was cut before its end, so it is not believed")]
     Cut,
     #[error(
@@ -83,6 +85,20 @@ impl Trouble {
     /// Permissions are missing.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused(Refusal { code: 401 | 403, .. }))
+    }
+
+    /// The body is larger than what the server takes.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::TooLargeToSend { .. } | Self::Refused(Refusal { code: 413, .. }))
+    }
+
+    /// The server refused this request for what it is: the same one is refused again.
+    pub fn is_refused_for_good(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { code: 400..=499, .. })) && !self.is_conflict() && !self.is_throttled()
+    }
+
+    fn is_throttled(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { code: 429, .. }))
     }
 
     /// The server does not understand this form of the request.

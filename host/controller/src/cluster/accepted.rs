@@ -145,7 +145,7 @@ fn missing_in_a_cluster(candidate: &Candidate) -> Vec<Finding> {
         let message = format!("{}: {message}", candidate.name);
         findings.push(Finding::error(FindingCode::ConfigInvalid, message).hint(hint));
     };
-    if !candidate.cluster.controller.leader_election.enabled {
+    if !candidate.cluster.leader_election.enabled {
         report(
             "spec.controller.leaderElection.enabled is false, but agents are fenced by the epoch in the Lease",
             "leave it true, also with one replica",

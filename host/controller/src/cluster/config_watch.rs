@@ -17,7 +17,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{cluster::standing::ConfigOwner, config::ConfigObjects};
+use crate::{
+    cluster::standing::ConfigOwner,
+    config::{ConfigObjects, mistakes, references},
+    feed::ManifestFindings,
+};
 
 /// Everything a configuration is made of, as the API server has it.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +61,7 @@ pub(crate) struct ConfigWatch {
     /// Secrets and ConfigMaps, each followed by its name.
     named: BTreeMap<RawKey, Arc<str>>,
     pictures: watch::Sender<Option<Arc<ConfigPicture>>>,
+    findings: watch::Sender<ManifestFindings>,
 }
 
 // === impl ConfigWatch ===
@@ -70,7 +75,7 @@ impl ConfigWatch {
         api: Api,
         config: &ConfigName,
         settings: SourceSettings,
-    ) -> Result<(Self, ConfigPictures), Vec<Finding>> {
+    ) -> Result<(Self, ConfigPictures, watch::Receiver<ManifestFindings>), Vec<Finding>> {
         let group = format!("{}/v1alpha1", haptic_api::GROUP);
         let own = [
             ("HAProxyTemplateConfig", "haproxytemplateconfigs", Some(&config.name)),
@@ -85,8 +90,9 @@ impl ConfigWatch {
         let unread = wanted.iter().map(|wanted| wanted.spec.name.clone()).collect();
         let source = Source::start(api, wanted, settings);
         let (pictures, receiver) = watch::channel(None);
-        let watch = Self { source, objects: BTreeMap::new(), unread, named: BTreeMap::new(), pictures };
-        Ok((watch, receiver))
+        let (findings, found) = watch::channel(ManifestFindings::default());
+        let (objects, named) = (BTreeMap::new(), BTreeMap::new());
+        Ok((Self { source, objects, unread, named, pictures, findings }, receiver, found))
     }
 
     /// Ends when it is told to stop.
@@ -121,8 +127,14 @@ impl ConfigWatch {
         self.follow_what_is_named();
         // Half a picture is none: what is not read yet would look as if it were not there.
         if self.unread.is_empty() {
-            let picture = Arc::new(self.picture());
-            self.pictures.send_replace(Some(picture));
+            let own = mistakes(self.objects.values().flat_map(BTreeMap::values));
+            self.findings.send_if_modified(|known| {
+                let next = ManifestFindings::of_own(own);
+                let differs = *known != next;
+                *known = next;
+                differs
+            });
+            self.pictures.send_replace(Some(Arc::new(self.picture())));
         }
     }
 
@@ -147,7 +159,7 @@ impl ConfigWatch {
         let mut wanted = BTreeSet::new();
         for object in self.objects.values().flat_map(BTreeMap::values) {
             match &*object.kind {
-                "HAProxyPlugin" => wanted.extend(crate::config::references(object)),
+                "HAProxyPlugin" => wanted.extend(references(object)),
                 "HAProxyTemplateConfig" => wanted.extend(credentials_of(object)),
                 _ => {}
             }

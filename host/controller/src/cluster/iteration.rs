@@ -203,12 +203,12 @@ impl Iteration {
         self.bus.start();
 
         let leader_election = ElectionSettings {
-            lease_duration: spec.controller.leader_election.lease_duration.get(),
-            renew_deadline: spec.controller.leader_election.renew_deadline.get(),
-            retry_period: spec.controller.leader_election.retry_period.get(),
+            lease_duration: spec.leader_election.lease_duration.get(),
+            renew_deadline: spec.leader_election.renew_deadline.get(),
+            retry_period: spec.leader_election.retry_period.get(),
             ..ElectionSettings::new(
                 &*self.shared.config.namespace,
-                spec.controller.leader_election.lease_name.clone(),
+                spec.leader_election.lease_name.clone(),
                 self.shared.identity.clone(),
             )
         };

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use haptic_api::{
-    Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, RenderGate, StorePolicy,
-    TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
+    Bytes, Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, RenderGate,
+    StorePolicy, TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::{FileTemplate, MapTemplate, RawText, Template, TemplateSet};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::{Candidate, ClusterSettings, NamedPlugin, TemplateSources},
-    core::Settings,
+    core::{Reporting, Settings},
 };
 
 /// The test whose fixtures and assertions are added to every other; it accumulates instead of being replaced.
@@ -137,8 +137,15 @@ pub(super) fn candidate(
             gate_enabled: spec.render_gate.enabled,
             ..Settings::default()
         },
+        reporting: Arc::new(Reporting {
+            compression_threshold: spec.controller.compression_threshold.map(Bytes::get),
+            ingress_status: spec.controller.ingress_status,
+        }),
         pure_plugins: spec.templating.pure_plugins,
-        cluster: ClusterSettings { pod_labels: spec.pod_selector.match_labels, controller: spec.controller },
+        cluster: ClusterSettings {
+            pod_labels: spec.pod_selector.match_labels,
+            leader_election: spec.controller.leader_election,
+        },
         sources: merged.sources,
     })
 }

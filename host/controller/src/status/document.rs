@@ -78,43 +78,46 @@ pub(super) struct LastReconciliation {
     milliseconds: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PodStatus {
-    outcome: PodOutcome,
+pub(crate) struct PodStatus {
+    pub(crate) outcome: PodOutcome,
     /// Since when the outcome is this one.
     since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     haproxy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    applied_plan: Option<PlanId>,
+    pub(crate) applied_plan: Option<PlanId>,
+    /// When the applied plan was acknowledged first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    running_plan: Option<PlanId>,
+    pub(crate) applied_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<Mode>,
+    pub(crate) running_plan: Option<PlanId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<Mode>,
     operations: usize,
-    reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
     reloads: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_reload: Option<LastReload>,
+    pub(crate) last_reload: Option<LastReload>,
     /// Stays after a success, so that what happened at night can be read in the morning.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<PodError>,
-    consecutive_errors: u32,
+    pub(crate) last_error: Option<PodError>,
+    pub(crate) consecutive_errors: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct LastReload {
-    at: Timestamp,
-    reasons: Vec<String>,
+pub(crate) struct LastReload {
+    pub(crate) at: Timestamp,
+    pub(crate) reasons: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PodError {
-    message: String,
-    first_seen: Timestamp,
+pub(crate) struct PodError {
+    pub(crate) message: String,
+    pub(crate) first_seen: Timestamp,
     last_seen: Timestamp,
 }
 
@@ -218,12 +221,13 @@ impl LastReconciliation {
 // === impl PodStatus ===
 
 impl PodStatus {
-    pub(super) fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             outcome: PodOutcome::Failed,
             since: now,
             haproxy: None,
             applied_plan: None,
+            applied_at: None,
             running_plan: None,
             mode: None,
             operations: 0,
@@ -235,10 +239,13 @@ impl PodStatus {
         }
     }
 
-    pub(super) fn succeeded(&mut self, report: &PodReport, now: Timestamp) {
+    pub(crate) fn succeeded(&mut self, report: &PodReport, now: Timestamp) {
         self.turn(report.outcome, now);
         self.haproxy.clone_from(&report.haproxy);
-        self.applied_plan = report.applied_plan;
+        if self.applied_plan != report.applied_plan {
+            self.applied_plan = report.applied_plan;
+            self.applied_at = report.applied_plan.map(|_| now);
+        }
         self.running_plan = report.running_plan;
         self.consecutive_errors = 0;
         // That nothing was to do says less than what was done last.
@@ -255,7 +262,7 @@ impl PodStatus {
     }
 
     /// What the pod serves stays as it was known last; a failure proves nothing about it.
-    pub(super) fn failed(&mut self, report: &PodReport, now: Timestamp) {
+    pub(crate) fn failed(&mut self, report: &PodReport, now: Timestamp) {
         self.turn(PodOutcome::Failed, now);
         self.consecutive_errors += 1;
         let message = report.error.clone().unwrap_or_default();
@@ -300,6 +307,7 @@ impl ObjectsStatus {
     }
 }
 
-fn joined(findings: &[Finding]) -> String {
+/// One sentence of all of them.
+pub(crate) fn joined(findings: &[Finding]) -> String {
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

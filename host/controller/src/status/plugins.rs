@@ -10,7 +10,7 @@ use crate::{clock::Timestamp, plugin_loader::PluginState};
 
 /// Remembers since when each condition has its status.
 #[derive(Default)]
-pub(super) struct PluginStatuses {
+pub(crate) struct PluginStatuses {
     known: BTreeMap<ConditionKey, (ConditionStatus, Timestamp)>,
 }
 
@@ -20,12 +20,12 @@ type ConditionKey = (Arc<str>, Arc<str>, PluginConditionType);
 /// One plugin: its newest object, and what serves under its name, which may be an older one.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PluginStatus {
-    name: Arc<str>,
+pub(crate) struct PluginStatus {
+    pub(crate) name: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<Arc<str>>,
+    pub(crate) namespace: Option<Arc<str>>,
     #[serde(flatten)]
-    status: HAProxyPluginStatus,
+    pub(crate) status: HAProxyPluginStatus,
     /// Of what serves.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cost: Option<PluginCost>,
@@ -52,7 +52,7 @@ struct PluginCost {
 
 impl PluginStatuses {
     /// Plugins of the newest configuration first, in its order; then what serves beside them.
-    pub(super) fn list(
+    pub(crate) fn list(
         &mut self,
         states: &[PluginState],
         serving: Option<&PluginSet>,

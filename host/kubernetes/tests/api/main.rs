@@ -11,5 +11,6 @@ mod election;
 mod fault_proxy;
 mod faults;
 mod followed;
+mod objects;
 mod outage;
 mod source;
