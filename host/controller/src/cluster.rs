@@ -12,7 +12,7 @@ pub mod probes;
 pub mod standing;
 
 pub use credentials::{AgentCredentials, CredentialsChange};
-pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, Round};
+pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, RejectedPod, Round};
 pub use own_writes::OwnWrites;
 pub use probes::{DebugServer, Debugged, Health, IterationHealth, ProbeServer, ServeError, Stage, Variables};
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
