@@ -22,6 +22,7 @@ mod objects;
 pub mod own_writes;
 pub mod probes;
 pub mod publisher;
+pub mod rbac;
 mod reload_authority;
 mod resource_feed;
 mod revise;
@@ -41,7 +42,7 @@ use std::{
 
 use bytes::Bytes;
 use haptic_haproxy::check::Checker;
-use haptic_kubernetes::{Api, Ending, Jitter, SourceEnded, SourceSettings};
+use haptic_kubernetes::{Api, Ending, Jitter, SourceEnded, SourceSettings, States};
 use haptic_model::Finding;
 use haptic_modules::{Backoff, Cache, CacheError, Fetcher, Limits, Modules, Transport, TransportError};
 use haptic_plugins::PluginHost;
@@ -70,7 +71,7 @@ use crate::{
 
 pub use config_watch::ConfigName;
 pub use credentials::{AgentCredentials, CredentialsChange};
-pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, Round};
+pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, RejectedPod, Round};
 pub use leader::LeaderError;
 pub use own_writes::OwnWrites;
 pub use probes::{
@@ -78,6 +79,7 @@ pub use probes::{
     Variables,
 };
 pub use publisher::{ConfigPublisher, PublisherSettings};
+pub use rbac::{Access, AccessNames};
 pub use reload_authority::ReloadReason;
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
 pub use status_applier::{ClusterStatusApplier, Reporter, WriteSettings, tell_of_standing};
@@ -141,6 +143,8 @@ struct Shared {
     debugged: Debugged,
     pictures: ConfigPictures,
     standing: Arc<watch::Sender<Arc<ConfigStanding>>>,
+    /// How the watches of the configuration stand.
+    config_states: watch::Receiver<States>,
     findings: watch::Receiver<ManifestFindings>,
     /// Whether an iteration serves.
     serves: watch::Sender<bool>,
@@ -171,6 +175,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
     let settings = SourceSettings::new(Jitter::random());
     let (config_watch, pictures, findings) =
         ConfigWatch::start(options.api.clone(), &options.config, settings).map_err(ClusterError::ConfigName)?;
+    let config_states = config_watch.states();
     // Ends with the run, after the iterations.
     let background = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
@@ -203,6 +208,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         debugged: options.debugged,
         pictures,
         standing: Arc::default(),
+        config_states,
         findings,
         serves: watch::Sender::new(false),
         own_writes: OwnWrites::default(),
@@ -285,7 +291,7 @@ impl Reinitialization {
             let Some(attempt) = self.next_attempt().await else { continue };
             match self.build(attempt).await {
                 Built::Made => self.hand_over().await,
-                Built::GivenUp => self.drop_successor().await,
+                Built::GivenUp => {}
                 Built::Failed(error) => {
                     self.failed(&error);
                     self.drop_successor().await;
@@ -299,6 +305,10 @@ impl Reinitialization {
         let retry = self.retry;
         if let Some(next) = self.next.take() {
             return Some(Attempt::Snapshot(next));
+        }
+        if retry.is_none() {
+            // Nothing follows at once on what was given up.
+            self.drop_successor().await;
         }
         let Some(serving) = &mut self.serving else {
             // What was wrong may be made right at any time.
@@ -343,11 +353,14 @@ impl Reinitialization {
     async fn build(&mut self, attempt: Attempt) -> Built {
         self.retry = None;
         self.number += 1;
+        let next = Iteration::new(self.shared.clone(), self.number);
+        // After the next one began: given up is not ended, for who asks for health.
+        self.drop_successor().await;
         let snapshot = match attempt {
             Attempt::Snapshot(snapshot) => Some(snapshot),
             Attempt::Live => None,
         };
-        let successor = self.successor.insert(Iteration::new(self.shared.clone(), self.number));
+        let successor = self.successor.insert(next);
         let Some(serving) = &self.serving else {
             // What is accepted meanwhile cancels the waits of the start-up.
             return tokio::select! {

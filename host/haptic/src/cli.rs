@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
-    plugin::PluginCommand, render::RenderOptions, run::RunOptions, validate::ValidateOptions,
+    plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions, validate::ValidateOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Functions,
     /// Write the CustomResourceDefinitions
     Crds(CrdsOptions),
+    /// Write the ServiceAccount and Roles that a controller with this configuration needs, and no more
+    Rbac(RbacOptions),
     /// Look at Wasm plugins
     #[command(subcommand)]
     Plugin(PluginCommand),

@@ -11,6 +11,7 @@ mod echo;
 mod logging;
 mod offline;
 mod plugin;
+mod rbac;
 mod render;
 mod run;
 mod stop;
@@ -57,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),
         Command::Crds(options) => options.run(),
+        Command::Rbac(options) => options.run(),
         Command::Plugin(command) => command.run(),
         Command::DemoSecret(options) => {
             cli::print(&options.manifest()?);

@@ -51,7 +51,7 @@ pub struct Scan {
 }
 
 #[derive(Debug, Error)]
-#[error("opening the directory `{path}` failed; name a directory that exists and can be read")]
+#[error("opening `{path}` failed; name manifests that exist and can be read")]
 pub struct OpenDirectoryError {
     pub path: PathBuf,
     #[source]
@@ -93,13 +93,34 @@ impl DirectorySource {
     /// Takes the directories in order of importance: of an object that several declare, the first counts. A directory
     /// inside another one is read once. Nothing is read yet.
     pub fn open(dirs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Self, OpenDirectoryError> {
+        Self::rooted(dirs, |path| path.read_dir().map(drop))
+    }
+
+    /// As [`Self::open`], and what is named may be a file too, whose name must end as a manifest's does. To read once:
+    /// [`Self::watch`] needs directories.
+    pub fn open_files(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Self, OpenDirectoryError> {
+        Self::rooted(paths, |path| {
+            if !path.is_file() {
+                return path.read_dir().map(drop);
+            }
+            if tree::is_manifest(path) {
+                return Ok(());
+            }
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "its name does not end in .yaml, .yml or .json"))
+        })
+    }
+
+    fn rooted(
+        dirs: impl IntoIterator<Item = impl Into<PathBuf>>,
+        probe: impl Fn(&Path) -> io::Result<()>,
+    ) -> Result<Self, OpenDirectoryError> {
         let mut roots: Vec<PathBuf> = Vec::new();
         let mut real: Vec<PathBuf> = Vec::new();
         for dir in dirs {
             let path: PathBuf = dir.into();
             let failed = |source| OpenDirectoryError { path: path.clone(), source };
             let canonical = path.canonicalize().map_err(failed)?;
-            canonical.read_dir().map_err(failed)?;
+            probe(&canonical).map_err(failed)?;
             if !real.iter().any(|known| canonical.starts_with(known)) {
                 real.push(canonical);
                 roots.push(path);

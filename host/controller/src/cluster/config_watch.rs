@@ -10,7 +10,7 @@ use std::{
 };
 
 use haptic_api as api;
-use haptic_kubernetes::{Api, Source, SourceEnded, SourceSettings, Update, Wanted};
+use haptic_kubernetes::{Api, Source, SourceEnded, SourceSettings, States, Update, Wanted};
 use haptic_model::Finding;
 use haptic_store::{RawChange, RawKey, RawObject, WatchedResource};
 use serde_json::Value;
@@ -64,6 +64,12 @@ pub(crate) struct ConfigWatch {
     findings: watch::Sender<ManifestFindings>,
 }
 
+/// Names that the configuration has.
+struct Named {
+    libraries: BTreeSet<String>,
+    plugins: BTreeSet<String>,
+}
+
 // === impl ConfigWatch ===
 
 impl ConfigWatch {
@@ -93,6 +99,11 @@ impl ConfigWatch {
         let (findings, found) = watch::channel(ManifestFindings::default());
         let (objects, named) = (BTreeMap::new(), BTreeMap::new());
         Ok((Self { source, objects, unread, named, pictures, findings }, receiver, found))
+    }
+
+    /// How each watch stands.
+    pub(crate) fn states(&self) -> watch::Receiver<States> {
+        self.source.states()
     }
 
     /// Ends when it is told to stop.
@@ -138,9 +149,16 @@ impl ConfigWatch {
         }
     }
 
+    /// Only what the configuration names: other objects of the namespace make no other configuration.
     fn picture(&self) -> ConfigPicture {
+        let named = self.named_by_config();
         let objects = || self.objects.values().flat_map(BTreeMap::values);
-        let objects_of_group = ConfigObjects::pick(objects().cloned());
+        let wanted = objects().filter(|object| match &*object.kind {
+            "HAProxyTemplateLibrary" => named.libraries.contains(&*object.name),
+            "HAProxyPlugin" => named.plugins.contains(&*object.name),
+            _ => true,
+        });
+        let objects_of_group = ConfigObjects::pick(wanted.cloned());
         let config = objects_of_group.configs.first();
         let credentials = config
             .and_then(|config| credentials_of(config))
@@ -155,11 +173,22 @@ impl ConfigWatch {
         ConfigPicture { objects: objects_of_group, credentials, owner, generation }
     }
 
+    fn named_by_config(&self) -> Named {
+        let config = self.objects.values().flat_map(BTreeMap::values).find(|it| *it.kind == *"HAProxyTemplateConfig");
+        let spec = config.map(|config| config.value()).unwrap_or_default();
+        let names = |list: &str| {
+            let named = spec.pointer(list).and_then(Value::as_array).into_iter().flatten();
+            named.filter_map(|it| it.get("name")?.as_str().map(str::to_owned)).collect()
+        };
+        Named { libraries: names("/spec/libraryRefs"), plugins: names("/spec/plugins") }
+    }
+
     fn follow_what_is_named(&mut self) {
         let mut wanted = BTreeSet::new();
+        let named = self.named_by_config();
         for object in self.objects.values().flat_map(BTreeMap::values) {
             match &*object.kind {
-                "HAProxyPlugin" => wanted.extend(references(object)),
+                "HAProxyPlugin" if named.plugins.contains(&*object.name) => wanted.extend(references(object)),
                 "HAProxyTemplateConfig" => wanted.extend(credentials_of(object)),
                 _ => {}
             }

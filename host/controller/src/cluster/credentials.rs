@@ -71,14 +71,14 @@ impl AgentCredentials {
 
     /// Takes the newest state of the Secret; `None` = it is not there. Later states must come later.
     pub fn update(&mut self, secret: Option<&Arc<RawObject>>) -> CredentialsChange {
-        let read = secret.ok_or_else(|| self.missing()).and_then(|secret| self.read(secret));
+        let read = secret.ok_or_else(|| Box::new(self.missing())).and_then(|secret| self.read(secret));
         let (digest, credentials) = match read {
             Ok(Some(read)) => read,
             Ok(None) => {
                 self.refused = None;
                 return CredentialsChange::Unchanged;
             }
-            Err(finding) => return self.refuse(finding),
+            Err(finding) => return self.refuse(*finding),
         };
         let change = match &self.identity {
             Some(identity) => identity.swap(&credentials).map(|()| CredentialsChange::Renewed),
@@ -137,7 +137,7 @@ impl AgentCredentials {
     }
 
     /// `None` = it holds what is in use.
-    fn read(&self, secret: &RawObject) -> Result<Option<(Digest, Credentials)>, Finding> {
+    fn read(&self, secret: &RawObject) -> Result<Option<(Digest, Credentials)>, Box<Finding>> {
         let value = secret.value();
         let [certificate, key, ca] = [CERTIFICATE, KEY, CA].map(|entry| self.entry(&value, entry));
         let (certificate, key, ca) = (certificate?, key?, ca?);
@@ -146,25 +146,24 @@ impl AgentCredentials {
         if self.used == Some(digest) {
             return Ok(None);
         }
-        let credentials = Credentials::from_pem(&certificate, &key, &ca).map_err(|error| self.unusable(&error))?;
+        let credentials =
+            Credentials::from_pem(&certificate, &key, &ca).map_err(|error| Box::new(self.unusable(&error)))?;
         Ok(Some((digest, credentials)))
     }
 
-    fn entry(&self, secret: &Value, entry: &str) -> Result<Vec<u8>, Finding> {
+    fn entry(&self, secret: &Value, entry: &str) -> Result<Vec<u8>, Box<Finding>> {
         let encoded = secret["data"][entry].as_str().filter(|text| !text.is_empty()).ok_or_else(|| {
+            let content = match entry {
+                CERTIFICATE => "the controller's client certificate in PEM",
+                KEY => "the key of the client certificate in PEM",
+                _ => "the CA of the agents' certificates in PEM",
+            };
             let message = format!("it has no `{entry}`, which the controller needs to ask agents");
-            self.finding(message).hint(format!(
-                "put {} into `{entry}`",
-                match entry {
-                    CERTIFICATE => "the controller's client certificate in PEM",
-                    KEY => "the key of the client certificate in PEM",
-                    _ => "the CA of the agents' certificates in PEM",
-                }
-            ))
+            Box::new(self.finding(message).hint(format!("put {content} into `{entry}`")))
         })?;
         STANDARD.decode(encoded).map_err(|_| {
-            let message = format!("its `{entry}` is not base64");
-            self.finding(message).hint("encode it, or write it as stringData and let the API server encode it")
+            let finding = self.finding(format!("its `{entry}` is not base64"));
+            Box::new(finding.hint("encode it, or write it as stringData and let the API server encode it"))
         })
     }
 

@@ -69,10 +69,19 @@ pub struct DiscoverySettings {
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pods: watch::Receiver<Arc<[Pod]>>,
+    rejected: watch::Receiver<Arc<[RejectedPod]>>,
     seen_epoch: watch::Receiver<u64>,
     synced: watch::Receiver<bool>,
     wanted: watch::Sender<u64>,
     settled: watch::Receiver<u64>,
+}
+
+/// A pod that gets no configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedPod {
+    pub name: Arc<str>,
+    /// Why, and the next step.
+    pub reason: Arc<str>,
 }
 
 /// One round of questions to every pod.
@@ -100,6 +109,7 @@ trait PodUpdates: Send {
 /// The sending halves of a [`Fleet`].
 struct Told {
     pods: watch::Sender<Arc<[Pod]>>,
+    rejected: watch::Sender<Arc<[RejectedPod]>>,
     seen_epoch: watch::Sender<u64>,
     synced: watch::Sender<bool>,
     settled: watch::Sender<u64>,
@@ -153,12 +163,14 @@ impl Discovery {
         let (rounds, answers) = (watch::Sender::new(1), mpsc::channel(ANSWERS));
         let told = Told {
             pods: watch::Sender::new([].into()),
+            rejected: watch::Sender::new([].into()),
             seen_epoch: watch::Sender::new(0),
             synced: watch::Sender::new(false),
             settled: watch::Sender::new(0),
         };
         let fleet = Fleet {
             pods: told.pods.subscribe(),
+            rejected: told.rejected.subscribe(),
             seen_epoch: told.seen_epoch.subscribe(),
             synced: told.synced.subscribe(),
             wanted: rounds.clone(),
@@ -223,6 +235,7 @@ impl Discovery {
 
     fn tell(&mut self) {
         self.told.seen_epoch.send_if_modified(|seen| update(seen, self.roster.seen_epoch()));
+        self.told.rejected.send_if_modified(|rejected| update(rejected, self.roster.rejected().into()));
         if let Some(pods) = self.roster.fleet()
             && self.published.as_deref() != Some(&pods[..])
             // A fleet of nobody is not the first that is told of while pods are about to answer.
@@ -253,6 +266,11 @@ impl Fleet {
     /// The admitted pods, sorted by name; empty before the first list.
     pub fn pods(&self) -> watch::Receiver<Arc<[Pod]>> {
         self.pods.clone()
+    }
+
+    /// The pods that get no configuration, sorted by name.
+    pub fn rejected(&self) -> watch::Receiver<Arc<[RejectedPod]>> {
+        self.rejected.clone()
     }
 
     /// The highest leader epoch that an agent has told of since discovery started. It never falls.

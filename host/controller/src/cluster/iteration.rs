@@ -120,7 +120,16 @@ impl Iteration {
         self.health.stage(Stage::AcceptedConfig);
         let snapshot = match snapshot {
             Some(snapshot) => *snapshot,
-            None => loader.load(self.shared.picture().await, Cancellation::new()).await?,
+            None => {
+                let picture = tokio::select! {
+                    picture = self.shared.picture() => picture,
+                    never = tell_what_is_waited_for(CONFIG, self.shared.config_states.clone(), &self.health) => {
+                        match never {}
+                    }
+                };
+                self.health.component(CONFIG, None);
+                loader.load(picture, Cancellation::new()).await?
+            }
         };
         let AcceptedSnapshot { picture, candidate, vetted, resolution, credentials, mut warnings, waits } = snapshot;
 
@@ -132,7 +141,7 @@ impl Iteration {
         let states = feed.states();
         tokio::select! {
             synced = feed.wait_for_all_sync(&mut store) => synced?,
-            never = tell_what_is_waited_for(states, &self.health) => match never {},
+            never = tell_what_is_waited_for(WATCHERS, states, &self.health) => match never {},
         }
         self.health.component(WATCHERS, None);
         let accepted = self.prove(&loader, &candidate, vetted, store, serving).await?;
@@ -362,11 +371,16 @@ impl Iteration {
     }
 }
 
-/// The name of the watchers where health is told.
+/// The names of the watchers where health is told.
+const CONFIG: &str = "ConfigWatch";
 const WATCHERS: &str = "ResourceWatcher";
 
 /// Why a start-up waits, for who asks for its health.
-async fn tell_what_is_waited_for(mut states: watch::Receiver<States>, health: &IterationHealth) -> Infallible {
+async fn tell_what_is_waited_for(
+    component: &'static str,
+    mut states: watch::Receiver<States>,
+    health: &IterationHealth,
+) -> Infallible {
     loop {
         let waits: Vec<String> = states
             .borrow_and_update()
@@ -377,7 +391,7 @@ async fn tell_what_is_waited_for(mut states: watch::Receiver<States>, health: &I
                 None => format!("{name} is read"),
             })
             .collect();
-        health.component(WATCHERS, Some(waits.join("; ")).filter(|waits| !waits.is_empty()));
+        health.component(component, Some(waits.join("; ")).filter(|waits| !waits.is_empty()));
         if states.changed().await.is_err() {
             std::future::pending::<()>().await;
         }

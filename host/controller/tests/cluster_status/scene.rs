@@ -210,6 +210,7 @@ impl Scene {
 impl Term {
     pub(crate) fn found(&self, pods: &[&str]) {
         let pods = pods.iter().map(|name| Pod {
+            uid: "".into(),
             name: (*name).into(),
             endpoint: Endpoint::Unix(format!("/{name}").into()),
             haproxy: Some((3, 2)),

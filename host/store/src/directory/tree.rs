@@ -203,7 +203,7 @@ pub(super) fn line_of(before: &[u8]) -> u32 {
     u32::try_from(breaks).map_or(u32::MAX, |breaks| breaks.saturating_add(1))
 }
 
-fn is_manifest(path: &Path) -> bool {
+pub(super) fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 

@@ -19,6 +19,7 @@ use tokio::{
 use crate::{
     agent_port::Connect,
     cluster::discovery::{
+        RejectedPod,
         candidate::Candidate,
         inquiry::{Answer, HaproxyVersion, Inquiry, Said, Silence},
         metrics::DiscoveryMetrics,
@@ -161,6 +162,16 @@ impl Roster {
     pub(super) fn fleet(&self) -> Option<Vec<Pod>> {
         self.first.as_ref()?;
         Some(self.pods.values().filter_map(Known::pod).collect())
+    }
+
+    pub(super) fn rejected(&self) -> Vec<RejectedPod> {
+        let rejected = self.pods.values().filter_map(|known| match &known.standing {
+            Standing::Rejected(why) => {
+                Some(RejectedPod { name: known.candidate.name.clone(), reason: why.to_string().into() })
+            }
+            _ => None,
+        });
+        rejected.collect()
     }
 
     /// Whether a pod may still answer in time.

@@ -155,9 +155,9 @@ fn unknown(name: &str) -> (String, Option<(u16, u16)>) {
     (name.to_owned(), None)
 }
 
-fn haproxy(minor: (u16, u16)) -> Option<HaproxyState> {
+fn haproxy(minor: (u16, u16)) -> HaproxyState {
     let worker = haptic_wire::WorkerIdentity { pid: 1, start_ticks: 1 };
-    Some(HaproxyState { version: format!("{}.{}.1", minor.0, minor.1), minor, worker })
+    HaproxyState { version: format!("{}.{}.1", minor.0, minor.1), minor, worker }
 }
 
 fn is_candidate(pod: &Value) -> bool {
@@ -215,7 +215,7 @@ fn labels_are_needed() {
 #[tokio::test(start_paused = true)]
 async fn pods_are_published_by_name_with_their_versions() {
     let mut world = World::start().await;
-    world.agent(2).alter(|state| state.haproxy = haproxy((3, 4)));
+    world.agent(2).alter(|state| state.haproxy = Some(haproxy((3, 4))));
     world.list(&[pod("b", 2), pod("a", 1)]).await;
     assert_eq!(world.discovered().await, [known("a"), ("b".to_owned(), Some((3, 4)))]);
     let pods = world.fleet.pods().borrow().clone();
@@ -317,7 +317,7 @@ async fn a_restarted_container_is_asked_again_and_keeps_its_place_meanwhile() {
     let mut world = World::start().await;
     world.list(&[pod("a", 1)]).await;
     assert_eq!(world.discovered().await, [known("a")]);
-    world.agent(1).alter(|state| state.haproxy = haproxy((3, 4)));
+    world.agent(1).alter(|state| state.haproxy = Some(haproxy((3, 4))));
     world.change(&with(pod("a", 1), "/status/containerStatuses/0", status("haproxy", 1))).await;
     assert_eq!(world.discovered().await, [("a".to_owned(), Some((3, 4)))]);
 }
@@ -327,7 +327,7 @@ async fn every_drift_pass_asks_again() {
     let mut world = World::start().await;
     world.list(&[pod("a", 1)]).await;
     assert_eq!(world.discovered().await, [known("a")]);
-    world.agent(1).alter(|state| state.haproxy = haproxy((3, 4)));
+    world.agent(1).alter(|state| state.haproxy = Some(haproxy((3, 4))));
     world.bus.publish(Event::DriftPreventionTriggered { correlation: Correlation(1) });
     assert_eq!(world.discovered().await, [("a".to_owned(), Some((3, 4)))]);
 }
@@ -339,7 +339,7 @@ async fn a_pod_without_a_running_haproxy_is_admitted_and_its_version_is_learnt_a
     world.list(&[pod("a", 1)]).await;
     assert_eq!(world.discovered().await, [unknown("a")]);
     assert!(*world.fleet.synced().borrow(), "it answered");
-    world.agent(1).alter(|state| state.haproxy = haproxy((3, 0)));
+    world.agent(1).alter(|state| state.haproxy = Some(haproxy((3, 0))));
     let before = Instant::now();
     let render = render(1, "global\n");
     world.bus.publish(Event::DeploymentCompleted { correlation: Correlation(1), render, reports: [].into() });
@@ -350,7 +350,7 @@ async fn a_pod_without_a_running_haproxy_is_admitted_and_its_version_is_learnt_a
 #[tokio::test(start_paused = true)]
 async fn too_old_haproxies_and_other_apis_are_turned_away_once() {
     let mut world = World::start().await;
-    world.agent(1).alter(|state| state.haproxy = haproxy((2, 8)));
+    world.agent(1).alter(|state| state.haproxy = Some(haproxy((2, 8))));
     world.agent(2).alter(|state| state.api_version = API_VERSION + 1);
     world.list(&[pod("a", 1), pod("b", 2), pod("c", 3)]).await;
     assert_eq!(world.discovered().await, [known("c")]);
@@ -359,10 +359,13 @@ async fn too_old_haproxies_and_other_apis_are_turned_away_once() {
     for reason in ["haproxy_version", "api_version"] {
         assert!(metrics.contains(&format!(r#"rejections_total{{reason="{reason}"}} 1"#)), "{metrics}");
     }
+    let rejected: Vec<_> = world.fleet.rejected().borrow().iter().map(|pod| pod.name.to_string()).collect();
+    assert_eq!(rejected, ["a", "b"]);
     // Another image in the same pod.
-    world.agent(1).alter(|state| state.haproxy = haproxy((3, 0)));
+    world.agent(1).alter(|state| state.haproxy = Some(haproxy((3, 0))));
     world.change(&with(pod("a", 1), "/status/containerStatuses/0", status("haproxy", 1))).await;
     assert_eq!(world.discovered().await, [("a".to_owned(), Some((3, 0))), known("c")]);
+    assert_eq!(world.fleet.rejected().borrow().len(), 1);
 }
 
 #[test]

@@ -8,7 +8,13 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::{bus::EventBus, cluster::Fleet, commentator::History, events::EventKind, pod::Pod};
+use crate::{
+    bus::EventBus,
+    cluster::{Fleet, RejectedPod},
+    commentator::History,
+    events::EventKind,
+    pod::Pod,
+};
 
 /// The variables that are shown now; registered by Stage 8 of each iteration. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -65,11 +71,13 @@ impl Variables {
         self.with("leadership", move || shown(&leadership.borrow()))
     }
 
-    /// `pods` and `seenEpoch`.
+    /// `pods`, `rejectedPods` and `seenEpoch`.
     #[must_use]
     pub fn fleet(self, fleet: &Fleet) -> Self {
-        let (pods, epoch) = (fleet.pods(), fleet.seen_epoch());
+        let (pods, rejected, epoch) = (fleet.pods(), fleet.rejected(), fleet.seen_epoch());
+        let why = |pod: &RejectedPod| json!({ "name": *pod.name, "reason": *pod.reason });
         self.with("pods", move || pods.borrow().iter().map(pod).collect())
+            .with("rejectedPods", move || rejected.borrow().iter().map(why).collect())
             .with("seenEpoch", move || json!(*epoch.borrow()))
     }
 

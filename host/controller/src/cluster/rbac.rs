@@ -1,0 +1,205 @@
+//! What a controller must be allowed to do in a cluster, told from its configuration: no rule has a wildcard, and none
+//! names what the configuration does not.
+//!
+//! Watching by `fieldSelector: metadata.name` is allowed by `resourceNames`, so single Secrets, ConfigMaps and the Lease
+//! are granted by name. Only `create` cannot be: an object that is not there has no name to compare.
+//!
+//! ```text
+//! ConfigObjects ─▶ Grants (by scope) ─▶ ServiceAccount, Roles, ClusterRole and their bindings
+//! ```
+
+mod grants;
+mod objects;
+
+use haptic_api as api;
+use haptic_model::{Finding, FindingCode};
+use haptic_store::{FieldSelector, RawObject, WatchedResource};
+use serde_json::Value;
+
+use crate::config::ConfigObjects;
+
+use grants::{Grants, Scope, Verbs};
+
+/// Who is allowed, and what the objects are called that say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessNames {
+    /// Where the controller runs; `None` = in the namespace of its configuration.
+    pub namespace: Option<String>,
+    /// Its ServiceAccount. Default of the command line: `haptic`.
+    pub service_account: String,
+    /// Of the Role and its binding. Those in other namespaces and of the cluster have the namespace behind it, so that
+    /// two controllers never share one. Default of the command line: `haptic`.
+    pub name: String,
+}
+
+/// Everything that must be allowed, and for whom.
+#[derive(Clone, Debug)]
+pub struct Access {
+    namespace: String,
+    names: AccessNames,
+    grants: Grants,
+}
+
+const PUBLISHED: [&str; 4] = ["haproxycfgs", "haproxycrtlistfiles", "haproxygeneralfiles", "haproxymapfiles"];
+
+/// Kinds without a namespace that a configuration may watch: a list of namespaces does not limit them, and a Role cannot
+/// allow them. By group and plural name.
+const WITHOUT_NAMESPACE: [(&str, &str); 13] = [
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("", "persistentvolumes"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
+    ("certificates.k8s.io", "clustertrustbundles"),
+    ("gateway.networking.k8s.io", "gatewayclasses"),
+    ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "ipaddresses"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("storage.k8s.io", "storageclasses"),
+];
+
+// === impl Access ===
+
+impl Access {
+    /// Tells it from a configuration with its libraries and plugins.
+    ///
+    /// # Errors
+    /// Everything that keeps the objects from being a configuration, each with file and line.
+    pub fn of(objects: &ConfigObjects, names: AccessNames) -> Result<Self, Vec<Finding>> {
+        let candidate = objects.candidate()?;
+        let watched = candidate.resources().map_err(|findings| candidate.sources.all_in_manifests(findings))?;
+        // A candidate is made of exactly one.
+        let Some(config) = objects.configs.first() else {
+            return Err(vec![Finding::error(FindingCode::ConfigInvalid, "there is no HAProxyTemplateConfig")]);
+        };
+        let namespace = names.namespace.clone().unwrap_or_else(|| config.namespace.to_string());
+        let spec = config.decode::<api::HAProxyTemplateConfig>()?.spec;
+        let mut grants = Grants::default();
+        let own = Scope::Namespace(namespace.clone());
+        own_kinds(&mut grants, &own, &config.name);
+        attached(&mut grants, &own, &objects.plugins);
+        if let Some(secret) = &spec.credentials_secret_ref {
+            let scope = secret.namespace.clone().map_or_else(|| own.clone(), Scope::Namespace);
+            grants.named(&scope, "", "secrets", Verbs::READ, &secret.name);
+        }
+        grants.all(&own, "", "pods", Verbs::READ);
+        lease(&mut grants, &own, &spec.controller.leader_election);
+        grants.all(&own, "events.k8s.io", "events", Verbs::REPORT);
+        // To hear at once of kinds that come, change and go.
+        grants.all(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::FOLLOW);
+        let status = ingress_status(&config.value());
+        for resource in &watched {
+            watch(&mut grants, resource, status.is_some());
+        }
+        if let Some(service) = status.and_then(|status| status.service) {
+            let scope = service.namespace.map_or(own, Scope::Namespace);
+            grants.named(&scope, "", "services", Verbs::GET, &service.name);
+        }
+        Ok(Self { namespace, names, grants })
+    }
+
+    /// The objects to apply, in an order in which they can be applied; the same configuration gives the same bytes.
+    pub fn manifests(&self) -> Vec<Value> {
+        objects::manifests(&self.namespace, &self.names, &self.grants)
+    }
+
+    /// [`Self::manifests`] as YAML documents.
+    pub fn yaml(&self) -> String {
+        let documents = self.manifests().into_iter().map(|object| {
+            let yaml = serde_norway::to_string(&object).expect("manifests are plain data");
+            format!("---\n{yaml}")
+        });
+        documents.collect()
+    }
+}
+
+/// Ingresses get a status.
+struct IngressStatus {
+    service: Option<PublishService>,
+}
+
+/// A Service whose addresses become the status of Ingresses.
+struct PublishService {
+    name: String,
+    namespace: Option<String>,
+}
+
+/// haptic's own kinds: what people write is read and gets a status, what is published is the controller's.
+fn own_kinds(grants: &mut Grants, own: &Scope, config: &str) {
+    let group = api::GROUP;
+    grants.named(own, group, "haproxytemplateconfigs", Verbs::READ, config);
+    grants.named(own, group, "haproxytemplateconfigs/status", Verbs::STATUS, config);
+    // What is published is owned by the configuration and blocks its deletion in the foreground.
+    grants.named(own, group, "haproxytemplateconfigs/finalizers", Verbs::UPDATE, config);
+    grants.all(own, group, "haproxytemplatelibraries", Verbs::READ);
+    grants.all(own, group, "haproxyplugins", Verbs::READ);
+    grants.all(own, group, "haproxyplugins/status", Verbs::STATUS);
+    for resource in PUBLISHED {
+        grants.all(own, group, resource, Verbs::OWN);
+        grants.all(own, group, &format!("{resource}/status"), Verbs::STATUS);
+    }
+}
+
+/// Secrets and ConfigMaps that plugins name, whether the configuration uses the plugin or not: all are followed.
+fn attached<'a>(grants: &mut Grants, own: &Scope, plugins: impl IntoIterator<Item = &'a std::sync::Arc<RawObject>>) {
+    for plugin in plugins {
+        let value = plugin.value();
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+        if let Some(name) = text("/spec/module/oci/pullSecret") {
+            grants.named(own, "", "secrets", Verbs::READ, name);
+        }
+        if let Some(name) = text("/spec/module/configMap/name") {
+            grants.named(own, "", "configmaps", Verbs::READ, name);
+        }
+    }
+}
+
+fn lease(grants: &mut Grants, own: &Scope, election: &api::LeaderElection) {
+    let group = "coordination.k8s.io";
+    grants.all(own, group, "leases", Verbs::CREATE);
+    grants.named(own, group, "leases", Verbs::HOLD, &election.lease_name);
+}
+
+fn watch(grants: &mut Grants, resource: &WatchedResource, ingress_status: bool) {
+    let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+    for group in resource.versions.iter().map(|version| group(version)) {
+        let everywhere = resource.namespaces.is_empty()
+            || WITHOUT_NAMESPACE.contains(&(group.as_str(), resource.resources.as_str()));
+        let scopes = if everywhere {
+            vec![Scope::Cluster]
+        } else {
+            resource.namespaces.iter().cloned().map(Scope::Namespace).collect()
+        };
+        for scope in scopes {
+            match only_name(&resource.field_selector) {
+                Some(name) => grants.named(&scope, &group, &resource.resources, Verbs::READ, &name),
+                None => grants.all(&scope, &group, &resource.resources, Verbs::READ),
+            }
+            // Events stand in the namespace of the object that they are about.
+            grants.all(&scope, "events.k8s.io", "events", Verbs::REPORT);
+            if ingress_status && (group.as_str(), resource.resources.as_str()) == ("networking.k8s.io", "ingresses") {
+                grants.all(&scope, &group, "ingresses/status", Verbs::STATUS);
+            }
+        }
+    }
+}
+
+/// The one name that a selector of fields allows.
+fn only_name(selector: &FieldSelector) -> Option<String> {
+    selector.server_requirements().find_map(|(path, requirement)| {
+        let name = requirement.strip_prefix("metadata.name=")?;
+        (path == "metadata.name" && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+/// `None` = they get none.
+fn ingress_status(config: &Value) -> Option<IngressStatus> {
+    let status = config.pointer("/spec/controller/ingressStatus").filter(|status| status.is_object())?;
+    let text = |key: &str| status["publishService"][key].as_str().map(str::to_owned);
+    Some(IngressStatus { service: text("name").map(|name| PublishService { name, namespace: text("namespace") }) })
+}
+
+#[cfg(test)]
+mod tests;

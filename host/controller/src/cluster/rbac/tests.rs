@@ -1,0 +1,161 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{env, fs, path::Path};
+
+use serde_json::json;
+
+use super::*;
+use crate::testing::raw;
+
+fn names() -> AccessNames {
+    AccessNames { namespace: None, service_account: "haptic".to_owned(), name: "haptic".to_owned() }
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> std::sync::Arc<RawObject> {
+    raw(&json!({
+        "apiVersion": "haptic.rs/v1alpha1",
+        "kind": kind,
+        "metadata": { "namespace": "edge", "name": name },
+        "spec": spec,
+    }))
+}
+
+fn config(spec: Value) -> std::sync::Arc<RawObject> {
+    let mut spec = spec;
+    spec["haproxyConfig"] = json!({ "template": "global" });
+    object("HAProxyTemplateConfig", "main", spec)
+}
+
+fn access(objects: impl IntoIterator<Item = std::sync::Arc<RawObject>>, names: AccessNames) -> Access {
+    Access::of(&ConfigObjects::pick(objects), names).unwrap()
+}
+
+fn compare(file: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cluster/rbac/tests").join(file);
+    if env::var_os("HAPTIC_BLESS").is_some() {
+        fs::write(&path, found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "{} differs; run the tests with HAPTIC_BLESS=1 and review", path.display());
+}
+
+/// Whether some rule in this namespace (`None` = of the cluster) allows it.
+fn allows(access: &Access, namespace: Option<&str>, verb: &str, resource: &str, name: &str) -> bool {
+    let (group, resource) = resource.split_once(':').unwrap();
+    access.manifests().iter().any(|object| {
+        let here = object["metadata"]["namespace"].as_str() == namespace;
+        here && object["rules"].as_array().into_iter().flatten().any(|rule| {
+            let has = |key: &str, value: &str| rule[key].as_array().unwrap().contains(&json!(value));
+            let named = rule.get("resourceNames").is_none() || has("resourceNames", name);
+            has("apiGroups", group) && has("resources", resource) && has("verbs", verb) && named
+        })
+    })
+}
+
+#[test]
+fn a_small_configuration_needs_little() {
+    let spec = json!({ "watchedResources": {
+        "services": { "apiVersion": "v1", "resources": "services", "namespaces": ["shop"] },
+    } });
+    compare("small.yaml", &access([config(spec)], names()).yaml());
+}
+
+#[test]
+fn a_large_configuration_needs_what_it_names() {
+    let library = object(
+        "HAProxyTemplateLibrary",
+        "ingress",
+        json!({ "revision": "1", "watchedResources": {
+            "ingresses": { "apiVersions": ["networking.k8s.io/v1", "extensions/v1beta1"], "resources": "ingresses" },
+            "ingressclasses": { "apiVersion": "networking.k8s.io/v1", "resources": "ingressclasses",
+                "namespaces": ["shop"] },
+        } }),
+    );
+    let digest = "0".repeat(64);
+    let pulled = object(
+        "HAProxyPlugin",
+        "pulled",
+        json!({ "sha256": digest, "module": { "oci": { "image": "r/p:1", "pullSecret": "registry" } } }),
+    );
+    let mounted = object(
+        "HAProxyPlugin",
+        "mounted",
+        json!({ "sha256": digest, "module": { "configMap": { "name": "modules", "key": "p.wasm" } } }),
+    );
+    let config = config(json!({
+        "credentialsSecretRef": { "name": "agents", "namespace": "vault" },
+        "libraryRefs": [{ "name": "ingress" }],
+        "plugins": [{ "name": "mounted" }],
+        "controller": { "leaderElection": { "leaseName": "edge-leader" } },
+        "watchedResources": {
+            "endpointslices": { "apiVersion": "discovery.k8s.io/v1", "resources": "endpointslices" },
+            "pages": { "apiVersion": "v1", "resources": "configmaps", "namespaces": ["shop", "blog"],
+                "fieldSelector": "metadata.name=pages" },
+            "tls": { "apiVersion": "v1", "resources": "secrets", "fieldSelector": "type=kubernetes.io/tls" },
+        },
+    }));
+    let names = AccessNames {
+        namespace: Some("haptic-system".to_owned()),
+        service_account: "controller".to_owned(),
+        name: "edge".to_owned(),
+    };
+    compare("large.yaml", &access([config, library, pulled, mounted], names).yaml());
+}
+
+#[test]
+fn no_rule_has_a_wildcard_and_the_order_of_objects_does_not_matter() {
+    let plugin = |name: &str| object("HAProxyPlugin", name, json!({ "module": { "builtin": { "name": "maps" } } }));
+    let main = || config(json!({ "plugins": [{ "name": "b" }, { "name": "a" }] }));
+    let one = access([main(), plugin("a"), plugin("b")], names()).yaml();
+    assert_eq!(one, access([plugin("b"), main(), plugin("a")], names()).yaml());
+    assert!(!one.contains('*'), "{one}");
+}
+
+#[test]
+fn secrets_are_allowed_by_name_only() {
+    let access = access([config(json!({ "credentialsSecretRef": { "name": "agents" } }))], names());
+    for verb in ["get", "list", "watch"] {
+        assert!(allows(&access, Some("edge"), verb, ":secrets", "agents"), "{verb}");
+        assert!(!allows(&access, Some("edge"), verb, ":secrets", "other"), "{verb}");
+        assert!(!allows(&access, None, verb, ":secrets", "agents"), "{verb}");
+    }
+    assert!(!allows(&access, Some("edge"), "delete", ":pods", "haproxy-0"));
+    assert!(!allows(&access, Some("edge"), "update", "coordination.k8s.io:leases", "other"));
+    assert!(allows(&access, Some("edge"), "update", "coordination.k8s.io:leases", "haptic-leader"));
+}
+
+#[test]
+fn the_status_of_ingresses_is_written_only_if_it_is_wanted() {
+    assert!(ingress_status(&json!({ "spec": { "controller": {} } })).is_none());
+    assert!(ingress_status(&json!({ "spec": { "controller": { "ingressStatus": null } } })).is_none());
+    let addresses = json!({ "spec": { "controller": { "ingressStatus": { "addresses": ["192.0.2.1"] } } } });
+    assert!(ingress_status(&addresses).unwrap().service.is_none());
+    let service = json!({ "publishService": { "name": "haproxy", "namespace": "front" } });
+    let status = ingress_status(&json!({ "spec": { "controller": { "ingressStatus": service } } })).unwrap();
+    let service = status.service.unwrap();
+    assert_eq!((service.name.as_str(), service.namespace.as_deref()), ("haproxy", Some("front")));
+
+    let spec = api::WatchedResource {
+        api_version: Some("networking.k8s.io/v1".to_owned()),
+        resources: "ingresses".to_owned(),
+        namespaces: vec!["shop".to_owned()],
+        ..api::WatchedResource::default()
+    };
+    let ingresses = WatchedResource::new("ingresses", &spec, &[]).unwrap();
+    for wanted in [true, false] {
+        let mut grants = Grants::default();
+        watch(&mut grants, &ingresses, wanted);
+        let rules = grants.rules(&Scope::Namespace("shop".to_owned()));
+        let status = rules.iter().find(|rule| rule.resources.contains(&"ingresses/status".to_owned()));
+        assert_eq!(status.is_some(), wanted, "{rules:?}");
+        assert!(status.is_none_or(|rule| rule.verbs.iter().eq(["get", "patch", "update"].iter())));
+    }
+}
+
+#[test]
+fn what_is_no_configuration_is_told_and_gets_nothing() {
+    let torn = config(json!({ "libraryRefs": [{ "name": "gone" }] }));
+    let findings = Access::of(&ConfigObjects::pick([torn]), names()).unwrap_err();
+    assert!(findings[0].message.contains("the library `gone` is missing"), "{findings:?}");
+    assert!(Access::of(&ConfigObjects::default(), names()).is_err());
+}
