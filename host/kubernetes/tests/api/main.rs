@@ -12,4 +12,5 @@ mod fault_proxy;
 mod faults;
 mod followed;
 mod outage;
+mod own_kinds;
 mod source;
