@@ -10,7 +10,7 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -28,12 +28,12 @@ pub const MAILBOX_KEYS: usize = 4096;
 /// Most events that an observer may be behind before it loses the oldest.
 pub const OBSERVER_BACKLOG: usize = 256;
 
+/// A bus, or a scope of one: see [`EventBus::scope`].
 #[derive(Debug)]
 pub struct EventBus {
-    inner: Mutex<Inner>,
-    correlations: AtomicU64,
-    failure: watch::Sender<Option<BusFailure>>,
-    observer_losses: AtomicU64,
+    shared: Arc<Shared>,
+    /// `None` = the whole bus.
+    scope: Option<u64>,
 }
 
 /// The receiving end of one subscriber.
@@ -54,16 +54,30 @@ pub struct BusFailure {
 
 impl EventBus {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self {
-            inner: Mutex::new(Inner { phase: Phase::Buffering(Queue::default()), mailboxes: Vec::new() }),
+        let inner = Inner { phase: Phase::Buffering(Queue::default()), mailboxes: Vec::new(), scopes: BTreeSet::new() };
+        let shared = Shared {
+            inner: Mutex::new(inner),
             correlations: AtomicU64::new(1),
+            scopes: AtomicU64::new(0),
             failure: watch::Sender::new(None),
             observer_losses: AtomicU64::new(0),
-        })
+        };
+        Arc::new(Self { shared: Arc::new(shared), scope: None })
+    }
+
+    /// The same bus for stages that end before it does, such as those of a leader's term: closing a scope ends what
+    /// subscribed through it and drops what is still published through it, and nothing else.
+    pub fn scope(&self) -> Arc<Self> {
+        let scope = self.shared.scopes.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.shared.inner.lock();
+        if !matches!(inner.phase, Phase::Closed) {
+            inner.scopes.insert(scope);
+        }
+        Arc::new(Self { shared: self.shared.clone(), scope: Some(scope) })
     }
 
     pub fn correlate(&self) -> Correlation {
-        Correlation(self.correlations.fetch_add(1, Ordering::Relaxed))
+        Correlation(self.shared.correlations.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A subscriber that must not lose an event; events of one kind and key coalesce.
@@ -79,33 +93,46 @@ impl EventBus {
 
     /// Never blocks. Before [`Self::start`] the event waits in the buffer.
     pub fn publish(&self, event: Event) {
-        let mut inner = self.inner.lock();
-        let Inner { phase, mailboxes } = &mut *inner;
+        let mut inner = self.shared.inner.lock();
+        if self.is_closed(&inner) {
+            return;
+        }
+        let Inner { phase, mailboxes, .. } = &mut *inner;
         match phase {
             Phase::Buffering(queue) => {
                 if queue.push(event).is_err() {
                     tracing::error!("the start buffer of the event bus is full");
                 }
             }
-            Phase::Started => self.deliver(mailboxes, &event),
+            Phase::Started => self.shared.deliver(mailboxes, &event),
             Phase::Closed => {}
         }
     }
 
     /// Delivers what was published so far, in order, and everything from now on at once.
     pub fn start(&self) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.shared.inner.lock();
         let Phase::Buffering(mut queue) = std::mem::replace(&mut inner.phase, Phase::Started) else { return };
         while let Some(event) = queue.pop() {
-            self.deliver(&inner.mailboxes, &event);
+            self.shared.deliver(&inner.mailboxes, &event);
         }
     }
 
-    /// No event is taken any more; subscribers end when they have read what waits.
+    /// No event is taken any more; subscribers end when they have read what waits. Of a scope: of this scope only.
     pub fn close(&self) {
-        let mut inner = self.inner.lock();
-        inner.phase = Phase::Closed;
-        for mailbox in inner.mailboxes.drain(..) {
+        let mut inner = self.shared.inner.lock();
+        let closed = match self.scope {
+            None => {
+                inner.phase = Phase::Closed;
+                inner.scopes.clear();
+                std::mem::take(&mut inner.mailboxes)
+            }
+            Some(scope) => {
+                inner.scopes.remove(&scope);
+                inner.mailboxes.extract_if(.., |mailbox| mailbox.scope == Some(scope)).collect()
+            }
+        };
+        for mailbox in closed {
             mailbox.state.lock().closed = true;
             mailbox.arrived.notify_one();
         }
@@ -113,33 +140,52 @@ impl EventBus {
 
     /// Ends when a critical event would have been lost.
     pub async fn failed(&self) -> BusFailure {
-        let mut failure = self.failure.subscribe();
+        let mut failure = self.shared.failure.subscribe();
         match failure.wait_for(Option::is_some).await {
             Ok(failure) => failure.clone().expect("waited for Some"),
             Err(_) => std::future::pending().await,
         }
     }
 
+    /// How many events wait for each subscriber, in all scopes.
+    pub fn depths(&self) -> BTreeMap<&'static str, usize> {
+        let inner = self.shared.inner.lock();
+        let mut depths = BTreeMap::new();
+        for mailbox in &inner.mailboxes {
+            *depths.entry(mailbox.subscriber).or_default() += mailbox.depth();
+        }
+        depths
+    }
+
     pub fn observer_losses(&self) -> u64 {
-        self.observer_losses.load(Ordering::Relaxed)
+        self.shared.observer_losses.load(Ordering::Relaxed)
+    }
+
+    fn is_closed(&self, inner: &Inner) -> bool {
+        self.scope.is_some_and(|scope| !inner.scopes.contains(&scope)) || matches!(inner.phase, Phase::Closed)
     }
 
     fn add(&self, subscriber: &'static str, kinds: &[EventKind], waiting: Waiting) -> Subscription {
         let mailbox = Arc::new(Mailbox {
             subscriber,
+            scope: self.scope,
             kinds: kinds.to_vec(),
             state: Mutex::new(MailboxState { waiting, closed: false }),
             arrived: Notify::new(),
         });
-        let mut inner = self.inner.lock();
-        if matches!(inner.phase, Phase::Closed) {
+        let mut inner = self.shared.inner.lock();
+        if self.is_closed(&inner) {
             mailbox.state.lock().closed = true;
         } else {
             inner.mailboxes.push(mailbox.clone());
         }
         Subscription { mailbox }
     }
+}
 
+// === impl Shared ===
+
+impl Shared {
     fn deliver(&self, mailboxes: &[Arc<Mailbox>], event: &Event) {
         let kind = event.kind();
         for mailbox in mailboxes.iter().filter(|mailbox| mailbox.kinds.contains(&kind)) {
@@ -195,7 +241,15 @@ impl Subscription {
 
     /// Events that wait.
     pub fn depth(&self) -> usize {
-        match &self.mailbox.state.lock().waiting {
+        self.mailbox.depth()
+    }
+}
+
+// === impl Mailbox ===
+
+impl Mailbox {
+    fn depth(&self) -> usize {
+        match &self.state.lock().waiting {
             Waiting::Coalesced(queue) => queue.events.len(),
             Waiting::Every(queue) => queue.len(),
         }
@@ -203,9 +257,20 @@ impl Subscription {
 }
 
 #[derive(Debug)]
+struct Shared {
+    inner: Mutex<Inner>,
+    correlations: AtomicU64,
+    scopes: AtomicU64,
+    failure: watch::Sender<Option<BusFailure>>,
+    observer_losses: AtomicU64,
+}
+
+#[derive(Debug)]
 struct Inner {
     phase: Phase,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Those that are open.
+    scopes: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -218,6 +283,7 @@ enum Phase {
 #[derive(Debug)]
 struct Mailbox {
     subscriber: &'static str,
+    scope: Option<u64>,
     kinds: Vec<EventKind>,
     state: Mutex<MailboxState>,
     arrived: Notify,

@@ -30,6 +30,12 @@ impl WallClock {
         Now((self.0)().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
 
+    /// For who wants the time of day itself.
+    pub fn reader(&self) -> impl Fn() -> SystemTime + Send + Sync + 'static {
+        let clock = self.0.clone();
+        move || clock()
+    }
+
     pub fn timestamp(&self) -> Timestamp {
         Timestamp(self.now().0)
     }

@@ -12,7 +12,8 @@ use std::{
 };
 
 use haptic_api::{
-    HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, ValidationTest, Validator, WatchedResource,
+    ControllerSettings, HAProxyPlugin, HAProxyTemplateConfig, HAProxyTemplateLibrary, ValidationTest, Validator,
+    WatchedResource,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::TemplateSet;
@@ -52,7 +53,16 @@ pub struct Candidate {
     pub settings: Settings,
     /// Plugins may import `haptic:plugin/*` only.
     pub pure_plugins: bool,
+    pub cluster: ClusterSettings,
     pub sources: TemplateSources,
+}
+
+/// What matters in a cluster only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterSettings {
+    /// Labels of the HAProxy pods.
+    pub pod_labels: BTreeMap<String, String>,
+    pub controller: ControllerSettings,
 }
 
 #[derive(Clone, Debug)]
@@ -222,7 +232,7 @@ impl ConfigObjects {
 }
 
 /// What a plugin names besides itself. A manifest that does not decode names what can be read of it.
-fn references(plugin: &RawObject) -> Vec<RawKey> {
+pub(crate) fn references(plugin: &RawObject) -> Vec<RawKey> {
     let value = plugin.value();
     let named = [("ConfigMap", "/spec/module/configMap/name"), ("Secret", "/spec/module/oci/pullSecret")];
     let key = |(kind, pointer): (&str, &str)| {

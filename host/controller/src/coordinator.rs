@@ -9,7 +9,7 @@ use tokio::{task::JoinError, time::Instant};
 use crate::{
     bus::{EventBus, Subscription},
     clock::WallClock,
-    core::{ActiveCore, fingerprint},
+    core::{ActiveCore, Core, fingerprint},
     events::{Correlation, Event, EventKind, Trigger},
     pipeline::{Phase, PipelineError, Render},
     pod::Pod,
@@ -114,24 +114,7 @@ impl Coordinator {
         trigger: Trigger,
     ) -> impl FnOnce() -> Result<Render, PipelineError> + Send + use<> {
         let (core, quarantine, clock) = (self.core.get(), self.quarantine.clone(), self.clock.clone());
-        let (seq, haproxy) = (self.seq, self.haproxy);
-        move || {
-            let started = Instant::now();
-            let (snapshot, left_out_by_store) = {
-                let store = core.store.lock();
-                (store.snapshot(), store.findings())
-            };
-            let mut left_out = quarantine.left_out(|object| fingerprint(&snapshot, object));
-            left_out.findings.extend(left_out_by_store);
-            let mut memo = core.memo.lock();
-            let located = |findings| core.sources.all_in_manifests(findings);
-            let mut output = core
-                .pipeline
-                .execute(&snapshot, haproxy, left_out, &mut memo, clock.now())
-                .map_err(|error| PipelineError { findings: located(error.findings), ..error })?;
-            output.findings = located(output.findings);
-            Ok(Render { seq, correlation, trigger, output, started, snapshot })
-        }
+        render_once(core, quarantine, clock, self.seq, self.haproxy, correlation, trigger)
     }
 
     fn learn_versions(&mut self, pods: &[Pod]) {
@@ -153,6 +136,35 @@ impl Coordinator {
         if let Some(since) = since {
             self.bus.publish(Event::ReconciliationCompleted { correlation, duration: since.elapsed(), render });
         }
+    }
+}
+
+/// One execution of the pipeline with what the store has when it runs. Blocks.
+pub(crate) fn render_once(
+    core: Arc<Core>,
+    quarantine: Arc<Quarantine>,
+    clock: WallClock,
+    seq: u64,
+    haproxy: (u16, u16),
+    correlation: Correlation,
+    trigger: Trigger,
+) -> impl FnOnce() -> Result<Render, PipelineError> + Send + use<> {
+    move || {
+        let started = Instant::now();
+        let (snapshot, left_out_by_store) = {
+            let store = core.store.lock();
+            (store.snapshot(), store.findings())
+        };
+        let mut left_out = quarantine.left_out(|object| fingerprint(&snapshot, object));
+        left_out.findings.extend(left_out_by_store);
+        let mut memo = core.memo.lock();
+        let located = |findings| core.sources.all_in_manifests(findings);
+        let mut output = core
+            .pipeline
+            .execute(&snapshot, haproxy, left_out, &mut memo, clock.now())
+            .map_err(|error| PipelineError { findings: located(error.findings), ..error })?;
+        output.findings = located(output.findings);
+        Ok(Render { seq, correlation, trigger, output, started, snapshot })
     }
 }
 

@@ -164,10 +164,10 @@ impl Deployer {
         }
     }
 
-    /// The actor's inbox; a pod that moved to another endpoint is another pod.
+    /// The actor's inbox; a pod that came back under the same name or moved to another endpoint is another pod.
     fn inbox_of(&mut self, pod: &Pod) -> Arc<Inbox> {
         if let Some(actor) = self.actors.get(&pod.name)
-            && actor.pod.endpoint == pod.endpoint
+            && (&actor.pod.uid, &actor.pod.endpoint) == (&pod.uid, &pod.endpoint)
         {
             return actor.inbox.clone();
         }

@@ -351,7 +351,7 @@ fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings)
 
 impl GateParts {
     /// Brings up to date what is known about missing modules. Says whether one came.
-    fn look_again(&self) -> bool {
+    pub(crate) fn look_again(&self) -> bool {
         let mut came = false;
         // A trial may store newer states at any time: what is brought up to date must be what is there.
         self.plugins.send_if_modified(|known| {

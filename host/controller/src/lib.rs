@@ -10,9 +10,11 @@
 //! ```
 
 pub mod agent_port;
+pub mod agents;
 pub mod bus;
 pub mod check;
 pub mod clock;
+pub mod cluster;
 pub mod commentator;
 pub mod config;
 pub mod coordinator;
@@ -37,7 +39,6 @@ pub mod source;
 pub mod standalone;
 pub mod status;
 pub mod supervisor;
-pub mod unix_agent;
 pub mod validation_tests;
 pub mod watcher;
 

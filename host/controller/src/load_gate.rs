@@ -59,7 +59,15 @@ pub struct Serving {
     pub haproxy: (u16, u16),
 }
 
-/// Runs the whole gate with the plugins of the candidate. `objects` is everything the source has; `serving` is what serves today, if anything does.
+/// What the validators passed: it has yet to be proved against the objects that are there.
+pub struct Vetted {
+    pub renderer: Arc<Renderer>,
+    pub resources: Vec<WatchedResource>,
+    pub plugins: Arc<PluginSet>,
+}
+
+/// Runs the whole gate with the plugins of the candidate. `objects` is everything the source has; `serving` is what
+/// serves today, if anything does.
 ///
 /// # Errors
 /// Everything that is wrong, located in manifests.
@@ -69,30 +77,49 @@ pub fn admit(
     objects: &[RawChange],
     serving: Option<&Serving>,
 ) -> Result<Accepted, Vec<Finding>> {
-    let candidate = request.candidate;
-    let located = |findings| candidate.sources.all_in_manifests(findings);
-    let (renderer, resources) = request.scatter(&plugins).map_err(located)?;
-    let mut store = Store::new(resources);
+    let vetted = request.vet(plugins)?;
+    let mut store = Store::new(vetted.resources.clone());
     store.sync(objects);
-    let pipeline = Pipeline { renderer, validators: plugins.clone() };
-    let snapshot = store.snapshot();
-    let proof = pipeline
-        .execute_strict(&snapshot, request.haproxy, request.check, request.now, request.cancelled)
-        .map_err(|error| located(error.findings))?;
-    let lost = lost(&proof, serving);
-    if !lost.is_empty() {
-        return Err(located(lost));
+    vetted.prove(request, store, serving)
+}
+
+// === impl Vetted ===
+
+impl Vetted {
+    /// The strict path with the objects of `store`. A candidate may not lose an object of `serving`.
+    ///
+    /// # Errors
+    /// Everything that is wrong, located in manifests.
+    pub fn prove(
+        self,
+        request: &ConfigValidationRequest<'_>,
+        store: Store,
+        serving: Option<&Serving>,
+    ) -> Result<Accepted, Vec<Finding>> {
+        let candidate = request.candidate;
+        let located = |findings| candidate.sources.all_in_manifests(findings);
+        let pipeline = Pipeline { renderer: self.renderer, validators: self.plugins.clone() };
+        let snapshot = store.snapshot();
+        // What the proof rendered is warm when it serves.
+        let mut memo = Memo::default();
+        let proof = pipeline
+            .execute_strict(&snapshot, request.haproxy, request.check, request.now, &mut memo, request.cancelled)
+            .map_err(|error| located(error.findings))?;
+        let lost = lost(&proof, serving);
+        if !lost.is_empty() {
+            return Err(located(lost));
+        }
+        let core = Core {
+            name: candidate.name.clone(),
+            pipeline,
+            plugins: self.plugins,
+            memo: Mutex::new(memo),
+            store: Mutex::new(store),
+            settings: candidate.settings,
+            sources: candidate.sources.clone(),
+        };
+        Ok(Accepted { core, warnings: located(proof.findings), refused: proof.refused })
     }
-    let core = Core {
-        name: candidate.name.clone(),
-        pipeline,
-        plugins,
-        memo: Mutex::new(Memo::default()),
-        store: Mutex::new(store),
-        settings: candidate.settings,
-        sources: candidate.sources.clone(),
-    };
-    Ok(Accepted { core, warnings: located(proof.findings), refused: proof.refused })
 }
 
 /// What the candidate does to objects that serve today: the findings of those it would lose. Without anything that
@@ -140,6 +167,16 @@ impl Serving {
 // === impl ConfigValidationRequest ===
 
 impl ConfigValidationRequest<'_> {
+    /// Asks all validators, but proves nothing against objects.
+    ///
+    /// # Errors
+    /// Everything that is wrong, located in manifests.
+    pub fn vet(&self, plugins: Arc<PluginSet>) -> Result<Vetted, Vec<Finding>> {
+        let (renderer, resources) =
+            self.scatter(&plugins).map_err(|findings| self.candidate.sources.all_in_manifests(findings))?;
+        Ok(Vetted { renderer, resources, plugins })
+    }
+
     /// Asks all validators; the tests need what Template and JSONPath made, so they come second.
     fn scatter(&self, plugins: &Arc<PluginSet>) -> Result<(Arc<Renderer>, Vec<WatchedResource>), Vec<Finding>> {
         let candidate = self.candidate;

@@ -114,14 +114,14 @@ impl Pipeline {
         haproxy: (u16, u16),
         check: &dyn ConfigCheck,
         now: Now,
+        memo: &mut Memo,
         cancelled: &Cancellation,
     ) -> Result<Output, PipelineError> {
-        let mut memo = Memo::default();
         let mut timing = PipelineTiming::default();
         let mut left_out = LeftOut::default();
         let mut refused = Vec::new();
         for _ in 0..STRICT_ROUNDS {
-            let rendered = self.render(snapshot, haproxy, left_out.units.clone(), &mut memo, &mut timing)?;
+            let rendered = self.render(snapshot, haproxy, left_out.units.clone(), memo, &mut timing)?;
             let mut findings = rendered.findings.clone();
             findings.extend(left_out.findings.iter().cloned());
             findings.extend(self.auxiliary(&rendered, now, &mut timing)?);

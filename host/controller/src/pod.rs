@@ -1,6 +1,6 @@
 //! The HAProxy pods of the fleet, and what a deployment reports about one of them.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use haptic_model::{Mode, PlanId, Reason, Verdict};
 use serde::Serialize;
@@ -8,7 +8,10 @@ use serde::Serialize;
 /// A pod that HAProxy runs in, with its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
+    /// Unique in the fleet, which is of one namespace.
     pub name: Arc<str>,
+    /// Tells a pod from a later one of the same name; empty without a cluster.
+    pub uid: Arc<str>,
     pub endpoint: Endpoint,
     /// Major and minor version of its HAProxy; `None` while it is not known.
     pub haproxy: Option<(u16, u16)>,
@@ -18,6 +21,8 @@ pub struct Pod {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Unix(PathBuf),
+    /// TLS 1.3, both sides showing certificates.
+    Tls(SocketAddr),
 }
 
 /// What one deployment did to one pod. Scalars only: reports are kept for a long time.
@@ -57,6 +62,15 @@ pub enum PodOutcome {
     Scheduled,
     /// It does not serve the render; the error says why, and it is tried again.
     Failed,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(socket) => write!(f, "{}", socket.display()),
+            Self::Tls(address) => write!(f, "{address}"),
+        }
+    }
 }
 
 // === impl PodReport ===

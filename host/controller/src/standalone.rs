@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_port::{AgentError, Connect, PlanDocument},
+    agents,
     bus::EventBus,
     check::Checkers,
     clock::WallClock,
@@ -41,7 +42,6 @@ use crate::{
     standalone::once::{OncePass, OnceReport},
     status::tell_of_plugins,
     supervisor::{IterationError, Supervisor},
-    unix_agent,
 };
 
 pub use epoch::EpochError;
@@ -145,9 +145,10 @@ pub async fn run_standalone(
     tracing::info!(target: "haptic::config", "{} is accepted and serves", accepted.core.name);
 
     // Leadership and discovery, which a cluster decides, are facts here.
-    let connect = unix_agent::connect();
+    let connect = agents::connect(None);
     let pod = Pod {
         name: POD.into(),
+        uid: "".into(),
         endpoint: Endpoint::Unix(options.agent_socket.clone()),
         haproxy: Some(options.haproxy),
     };

@@ -2,10 +2,16 @@
 
 use std::{future::Future, time::Duration};
 
+use haptic_kubernetes::SourceEnded;
 use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::{bus::BusFailure, deployer::DeployerError, feed::FeedError};
+use crate::{
+    bus::BusFailure,
+    cluster::{DiscoveryError, LeaderError},
+    deployer::DeployerError,
+    feed::FeedError,
+};
 
 /// How long a stage may take to finish what it is doing.
 const STOP: Duration = Duration::from_secs(100);
@@ -40,6 +46,12 @@ pub enum StageError {
     Deployer(#[from] DeployerError),
     #[error(transparent)]
     Feed(#[from] FeedError),
+    #[error(transparent)]
+    Source(#[from] SourceEnded),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error(transparent)]
+    Leader(#[from] LeaderError),
 }
 
 // === impl Supervisor ===

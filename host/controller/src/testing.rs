@@ -30,7 +30,7 @@ use crate::{
     pod::{Endpoint, Pod},
 };
 
-pub(crate) use fake_agent::{FakeAgent, Fault};
+pub(crate) use fake_agent::{Answering, FakeAgent, Fault};
 
 /// A core whose configuration template is `text` and that watches Services, without plugins.
 pub(crate) fn core(text: &str) -> Core {
@@ -168,7 +168,8 @@ pub(crate) fn refused() -> GateVerdict {
 }
 
 pub(crate) fn pod(name: &str) -> Pod {
-    Pod { name: name.into(), endpoint: Endpoint::Unix(format!("/{name}").into()), haproxy: Some((3, 2)) }
+    let endpoint = Endpoint::Unix(format!("/{name}").into());
+    Pod { name: name.into(), uid: "".into(), endpoint, haproxy: Some((3, 2)) }
 }
 
 pub(crate) fn change(resource: &str, name: &str) -> ResourceChange {

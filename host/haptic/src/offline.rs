@@ -128,6 +128,14 @@ impl Prepared {
 // === impl HaproxyChoice ===
 
 impl HaproxyChoice {
+    pub(crate) fn any() -> Self {
+        Self { haproxy: None }
+    }
+
+    pub(crate) fn of(haproxy: PathBuf) -> Self {
+        Self { haproxy: Some(haproxy) }
+    }
+
     pub(crate) fn find(&self) -> anyhow::Result<HaproxyBinary> {
         let path = env::var_os("PATH");
         let directory = haproxy_directory();
@@ -177,7 +185,7 @@ pub(crate) fn complain_all(findings: &[Finding]) {
     }
 }
 
-fn haproxy_directory() -> Option<PathBuf> {
+pub(crate) fn haproxy_directory() -> Option<PathBuf> {
     env::var_os("HAPTIC_HAPROXY_DIR").map(PathBuf::from).or_else(|| {
         let home = env::var_os("HOME")?;
         Some(Path::new(&home).join(".cache/haptic/haproxy/bin"))

@@ -1,66 +1,49 @@
-//! `haptic run`.
+//! `haptic run`: the controller, in a cluster or over directories.
+
+mod cluster;
+mod standalone;
 
 use std::{
-    env, fs,
+    fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
-    time::Duration,
 };
 
 use anyhow::Context as _;
-use bytes::Bytes;
 use clap::Args;
-use haptic_agent::{Agent, AgentConfig, AgentTask, ScriptedFault};
-use haptic_controller::{
-    RunMode, StandaloneOptions, clock::WallClock, commentator::History, core::Settings, run_standalone,
-};
-use haptic_haproxy::version::HaproxyBinary;
-use haptic_plugins::PluginHost;
-use prometheus_client::registry::Registry;
-use tokio::{sync::watch, task::JoinSet};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    builtin, cli, exit,
     logging::{self, LogFormat},
-    offline::{self, HaproxyChoice},
+    run::{cluster::ClusterArgs, standalone::StandaloneArgs},
     stop,
 };
 
-/// How long traffic may drain on a clean stop.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// Serve manifests through a local HAProxy, and follow their changes.
+/// Serve objects through HAProxy, and follow their changes: in a cluster (--config), or manifests in folders through a
+/// local HAProxy (--standalone).
 ///
-/// The folders are watched; every change goes through render, validators, `haproxy -c`, plan and deploy, and one line
-/// tells what became of it. Statuses are files under STATE/status. SIGTERM or SIGINT drains traffic and ends with 0.
+/// Every change goes through render, validators, `haproxy -c`, plan and deploy, and one line tells what became of it.
+/// In a cluster the configuration is the HAProxyTemplateConfig of that name, and statuses are in the objects. With
+/// --standalone the folders are watched and statuses are files under STATE/status. SIGTERM or SIGINT ends it with 0:
+/// in a cluster another replica leads at once, standalone traffic drains first.
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
-    /// Folder of manifests (YAML or JSON, any kind); may be given several times, of an object in several the first
-    /// counts
-    #[arg(long = "standalone", required = true, value_name = "DIR")]
-    dirs: Vec<PathBuf>,
     #[command(flatten)]
-    haproxy: HaproxyChoice,
-    /// Where state lives: the file set, statuses, sockets. Keep it short: a unix socket's path has at most 97 bytes
+    standalone: StandaloneArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The HAProxy that serves with --standalone, where one is given at most (default: the one in PATH, else the newest
+    /// in HAPTIC_HAPROXY_DIR); in a cluster the builds that judge renders, one for each minor version of the pods, by
+    /// default all of HAPTIC_HAPROXY_DIR
+    #[arg(long, value_name = "PATH")]
+    haproxy: Vec<PathBuf>,
+    /// Where state lives: with --standalone the file set, statuses and sockets (keep it short: a unix socket's path has
+    /// at most 97 bytes), in a cluster caches only
     #[arg(long, value_name = "DIR", default_value = "haptic-state")]
     state: PathBuf,
-    /// Render, validate and deploy once, wait for the acknowledgement, and leave HAProxy running
-    #[arg(long)]
-    once: bool,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
-}
-
-/// The in-process agent and its server.
-struct LocalAgent {
-    agent: Agent,
-    tasks: JoinSet<anyhow::Result<()>>,
-    shutdown: CancellationToken,
-    socket: PathBuf,
 }
 
 // === impl RunOptions ===
@@ -69,128 +52,16 @@ impl RunOptions {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         logging::start(self.log_format);
         let stop = stop::on_signal()?;
-        let binary = self.haproxy.find()?;
-        tracing::info!(version = %binary.version, path = %binary.path.display(), "HAProxy");
-        private_folder(&self.state)?;
+        // A volume belongs to somebody else, but what is in it does not.
+        let state = if self.cluster.config.is_some() { self.state.join("controller") } else { self.state };
+        private_folder(&state)?;
         // HAProxy's working directory is not ours, so every path it hears must be absolute.
-        let state = fs::canonicalize(&self.state).with_context(|| format!("resolving {}", self.state.display()))?;
-        let mut local = LocalAgent::start(&state, binary.clone()).await?;
-        let options = self.options(&state, &binary, &local.socket, stop.clone())?;
-        let mut registry = Registry::default();
-        let (interval, mut paced) = watch::channel(None);
-        let configured = |settings: &Settings| {
-            interval.send_replace(Some(settings.min_deployment_interval));
-        };
-        let agent = local.agent.clone();
-        let pace = async {
-            while paced.changed().await.is_ok() {
-                if let Some(interval) = *paced.borrow_and_update()
-                    && agent.pace_reloads(interval).await.is_err()
-                {
-                    break;
-                }
-            }
-            std::future::pending::<()>().await;
-        };
-        let outcome = tokio::select! {
-            outcome = run_standalone(options, &mut registry, configured) => outcome,
-            () = pace => unreachable!("pacing never ends"),
-            ended = local.ended() => return Err(ended.context("the local agent ended")),
-        };
-        let code = match outcome {
-            Ok(Some(report)) => {
-                for pod in &report.pods {
-                    cli::print(&format!("{pod}\n"));
-                }
-                ExitCode::SUCCESS
-            }
-            Ok(None) => {
-                tracing::info!("stopping: traffic drains");
-                local.agent.stop_haproxy(DRAIN).await.context("stopping HAProxy")?;
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                let error = anyhow::Error::new(error);
-                tracing::error!("{error:#}");
-                ExitCode::from(exit::REFUSED)
-            }
-        };
-        local.stop().await?;
-        Ok(code)
-    }
-
-    fn options(
-        &self,
-        state: &Path,
-        binary: &HaproxyBinary,
-        agent_socket: &Path,
-        stop: CancellationToken,
-    ) -> anyhow::Result<StandaloneOptions> {
-        let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
-        Ok(StandaloneOptions {
-            dirs: self.dirs.clone(),
-            state_dir: state.to_owned(),
-            checkers: vec![offline::checker(&binary.path)?],
-            haproxy: (binary.minor.major, binary.minor.minor),
-            agent_socket: agent_socket.to_owned(),
-            plugin_host: Arc::new(host),
-            builtin_plugins: builtin::modules()
-                .into_iter()
-                .map(|(name, bytes)| (name, Bytes::from_static(bytes)))
-                .collect(),
-            run: if self.once { RunMode::Once } else { RunMode::Serve },
-            clock: WallClock::system(),
-            history: History::default(),
-            stop,
-        })
-    }
-}
-
-// === impl LocalAgent ===
-
-impl LocalAgent {
-    async fn start(state: &Path, binary: HaproxyBinary) -> anyhow::Result<Self> {
-        let run = state.join("run");
-        let mut config = AgentConfig::new(&state.join("haproxy"), &state.join("agent"), &run, binary);
-        // For tests of recovery: kills a process at a named step of an apply.
-        if let Some(fault) = env::var_os("HAPTIC_FAULT") {
-            let fault: ScriptedFault = fault.to_string_lossy().parse().context("reading HAPTIC_FAULT")?;
-            tracing::warn!("HAPTIC_FAULT is set: a process will be killed on purpose");
-            config.fault_hook = Some(Arc::new(fault));
-        }
-        private_folder(&run)?;
-        let (agent, task) = Agent::open(config).await.context("starting the local agent")?;
-        let shutdown = CancellationToken::new();
-        let socket = run.join("agent.sock");
-        let mut tasks = JoinSet::new();
-        tasks.spawn(work(task, shutdown.clone()));
-        let (server, path, ends) = (agent.clone(), socket.clone(), shutdown.clone());
-        tasks.spawn(async move {
-            server.serve_unix(&path, ends).await.with_context(|| format!("serving {}", path.display()))
-        });
-        Ok(Self { agent, tasks, shutdown, socket })
-    }
-
-    /// Why a task of the agent ended early.
-    async fn ended(&mut self) -> anyhow::Error {
-        match self.tasks.join_next().await {
-            Some(Ok(Err(error))) => error,
-            Some(Err(error)) => anyhow::Error::new(error),
-            Some(Ok(Ok(()))) | None => anyhow::anyhow!("it stopped by itself"),
+        let state = fs::canonicalize(&state).with_context(|| format!("resolving {}", state.display()))?;
+        match self.cluster.config {
+            Some(_) => self.cluster.run(&self.haproxy, &state, stop).await,
+            None => self.standalone.run(self.haproxy, &state, stop).await,
         }
     }
-
-    async fn stop(mut self) -> anyhow::Result<()> {
-        self.shutdown.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.context("the local agent stopped unexpectedly")??;
-        }
-        Ok(())
-    }
-}
-
-async fn work(task: AgentTask, shutdown: CancellationToken) -> anyhow::Result<()> {
-    Ok(task.run(shutdown).await?)
 }
 
 /// Keys lie below it.

@@ -10,6 +10,7 @@ use haptic_controller::{
     validation_tests::{TestResults, TestRun, TestSelection},
 };
 use haptic_model::{Finding, Severity};
+use haptic_render::Memo;
 
 use crate::{
     cli, exit,
@@ -94,7 +95,14 @@ impl ValidateOptions {
         };
         let results = run.run(&selection);
         let snapshot = prepared.store.snapshot();
-        let strict = prepared.pipeline().execute_strict(&snapshot, haproxy, &checkers, offline::now(), &cancelled);
+        let strict = prepared.pipeline().execute_strict(
+            &snapshot,
+            haproxy,
+            &checkers,
+            offline::now(),
+            &mut Memo::default(),
+            &cancelled,
+        );
         let mut findings = match strict {
             Ok(output) => {
                 let mut findings = output.findings;

@@ -178,6 +178,12 @@ impl Source {
         }
     }
 
+    /// Counts up whenever the server may serve other resources than before: custom resource definitions changed. Not told
+    /// to who may not watch them.
+    pub fn definitions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
     /// How each resource stands. A state may be ahead of the updates that were taken with [`Self::next`].
     pub fn states(&self) -> watch::Receiver<States> {
         self.board.subscribe()

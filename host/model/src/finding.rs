@@ -81,7 +81,8 @@ impl Finding {
 
     #[must_use]
     pub fn at(mut self, file: impl Into<Arc<str>>, line: u32, column: u32) -> Self {
-        self.location = Some(SourceLocation { file: file.into(), line, column });
+        let file = file.into();
+        self.location = (!file.is_empty()).then_some(SourceLocation { file, line, column });
         self
     }
 

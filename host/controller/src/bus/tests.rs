@@ -95,3 +95,23 @@ async fn subscribers_end_with_the_bus_after_what_waits() {
     assert_eq!(events.next().await.unwrap().correlation(), Correlation(1));
     assert!(events.next().await.is_none());
 }
+
+#[tokio::test]
+async fn a_scope_ends_what_subscribed_through_it_and_nothing_else() {
+    let bus = EventBus::new();
+    let term = bus.scope();
+    let (mut all, mut of_term) = (bus.subscribe("all", ALL), term.subscribe("term", ALL));
+    bus.start();
+    term.publish(Event::IndexSynchronized { correlation: bus.correlate() });
+    term.close();
+    term.publish(Event::DriftPreventionTriggered { correlation: term.correlate() });
+    assert!(matches!(of_term.next().await, Some(Event::IndexSynchronized { .. })), "what waits is still read");
+    assert!(of_term.next().await.is_none());
+    bus.publish(Event::BecameLeader { correlation: bus.correlate(), epoch: 2 });
+    assert!(matches!(all.next().await, Some(Event::IndexSynchronized { .. })));
+    assert!(matches!(all.next().await, Some(Event::BecameLeader { .. })), "what a closed scope publishes is dropped");
+    assert!(term.subscribe("late", ALL).next().await.is_none());
+    let next = bus.scope();
+    bus.close();
+    assert!(next.subscribe("later", ALL).next().await.is_none(), "a scope ends with its bus");
+}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use haptic_api::yaml::Step;
-use haptic_model::{Finding, SourceLocation};
+use haptic_model::Finding;
 use haptic_store::RawObject;
 
 /// Where each template of a candidate was read. The lines are looked up only when a message needs them.
@@ -42,8 +42,7 @@ impl TemplateSources {
             line => format!("{}, line {line}: {}", location.file, finding.message),
         };
         // Columns count from the indentation of the text, which differs from the file's.
-        finding.location = Some(SourceLocation { file: place.raw.source.file.clone(), line, column: 0 });
-        finding
+        finding.at(place.raw.source.file.clone(), line, 0)
     }
 
     #[must_use]

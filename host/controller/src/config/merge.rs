@@ -12,7 +12,7 @@ use haptic_store::RawObject;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{Candidate, NamedPlugin, TemplateSources},
+    config::{Candidate, ClusterSettings, NamedPlugin, TemplateSources},
     core::Settings,
 };
 
@@ -138,6 +138,7 @@ pub(super) fn candidate(
             ..Settings::default()
         },
         pure_plugins: spec.templating.pure_plugins,
+        cluster: ClusterSettings { pod_labels: spec.pod_selector.match_labels, controller: spec.controller },
         sources: merged.sources,
     })
 }

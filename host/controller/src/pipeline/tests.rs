@@ -52,7 +52,9 @@ fn without_a_checker_the_strict_path_refuses() {
 fn strict(text: &str, check: &dyn ConfigCheck, version: (u16, u16)) -> Result<(), PipelineError> {
     let core = core(text);
     let snapshot = core.store.lock().snapshot();
-    core.pipeline.execute_strict(&snapshot, version, check, Now(0), &Cancellation::new()).map(|_| ())
+    core.pipeline
+        .execute_strict(&snapshot, version, check, Now(0), &mut Memo::default(), &Cancellation::new())
+        .map(|_| ())
 }
 
 fn real() -> (Checkers, (u16, u16)) {

@@ -44,7 +44,19 @@ pub(crate) struct FakeAgent {
     applies: watch::Sender<Vec<ApplyManifest>>,
 }
 
+/// How it answers questions about its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answering {
+    Normally,
+    /// The connection is refused.
+    Refusing,
+    /// The question is taken and never answered.
+    Never,
+}
+
 struct Inner {
+    answering: Answering,
+    questions: usize,
     state: AgentState,
     document: Option<Arc<Plan>>,
     faults: VecDeque<Fault>,
@@ -79,7 +91,13 @@ impl FakeAgent {
             last_apply: None,
         };
         Self {
-            inner: Arc::new(Mutex::new(Inner { state, document: None, faults: VecDeque::new() })),
+            inner: Arc::new(Mutex::new(Inner {
+                answering: Answering::Normally,
+                questions: 0,
+                state,
+                document: None,
+                faults: VecDeque::new(),
+            })),
             gate: Arc::new(Semaphore::new(1)),
             applies: watch::Sender::new(Vec::new()),
         }
@@ -93,6 +111,20 @@ impl FakeAgent {
 
     pub(crate) fn fail_next(&self, fault: Fault) {
         self.inner.lock().faults.push_back(fault);
+    }
+
+    pub(crate) fn answer(&self, answering: Answering) {
+        self.inner.lock().answering = answering;
+    }
+
+    /// Changes what it says of itself.
+    pub(crate) fn alter(&self, change: impl FnOnce(&mut AgentState)) {
+        change(&mut self.inner.lock().state);
+    }
+
+    /// How often its state was asked for.
+    pub(crate) fn questions(&self) -> usize {
+        self.inner.lock().questions
     }
 
     /// Every manifest that arrived, oldest first.
@@ -143,6 +175,16 @@ impl FakeAgent {
 impl Agent for FakeAgent {
     fn state(&self, document: PlanDocument) -> BoxFuture<'_, Result<AgentState, AgentError>> {
         Box::pin(async move {
+            let answering = {
+                let mut inner = self.inner.lock();
+                inner.questions += 1;
+                inner.answering
+            };
+            match answering {
+                Answering::Normally => {}
+                Answering::Refusing => return Err(Self::error()),
+                Answering::Never => std::future::pending().await,
+            }
             let inner = self.inner.lock();
             let mut state = inner.state.clone();
             if document == PlanDocument::With {

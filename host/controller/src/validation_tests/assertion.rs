@@ -140,7 +140,7 @@ impl<'a> Subject<'a> {
         let pipeline = Pipeline { renderer: self.renderer.clone(), validators: self.run.plugins.clone() };
         let run = self.run;
         let proof = pipeline
-            .execute_strict(&self.snapshot, run.haproxy, run.check, run.now, run.cancelled)
+            .execute_strict(&self.snapshot, run.haproxy, run.check, run.now, &mut Memo::default(), run.cancelled)
             .map_err(|error| error.to_string())?;
         match proof.refused.first() {
             // In production the object would be left out; a test's fixtures are meant to be right.

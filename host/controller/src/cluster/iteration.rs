@@ -1,0 +1,420 @@
+//! One iteration: Stages 1 to 5 make it, Stages 6 to 8 make it serve. Its tasks are its own and are joined before the
+//! next iteration takes its place.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use haptic_kubernetes::{Election, ElectionClock, ElectionSettings, Ending, Jitter, SourceEnded, States};
+use haptic_model::Finding;
+use haptic_store::Store;
+use thiserror::Error;
+use tokio::{
+    sync::watch,
+    task::{JoinError, spawn_blocking},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent_port::Connect,
+    agents,
+    bus::EventBus,
+    check::Cancellation,
+    cluster::{
+        Shared,
+        accepted::{AcceptedSnapshot, Loader, NotAccepted},
+        config_change::ConfigChangeHandler,
+        config_watch::{ConfigPicture, ConfigPictures},
+        credentials::AgentCredentials,
+        discovery::{Discovery, DiscoverySettings, Fleet},
+        follower::{FollowerWarmer, WARM_UP},
+        leader::{LeaderElection, Leading, Retired, TermParts, lowest_version},
+        probes::{IterationHealth, Stage, Variables},
+        reload_authority::ReloadAuthority,
+        resource_feed::ResourceFeed,
+        schema::SchemaWatch,
+        standing::{Refused, Served},
+    },
+    commentator::Commentator,
+    config::Candidate,
+    core::{ActiveCore, fingerprint},
+    events::Event,
+    load_gate::{Accepted, ConfigValidationRequest, Serving, Vetted},
+    metrics::MetricsObserver,
+    quarantine::Quarantine,
+    reconciler::Reconciler,
+    supervisor::{IterationError, Supervisor},
+};
+
+pub(crate) struct Iteration {
+    pub number: u64,
+    pub authority: Arc<ReloadAuthority>,
+    shared: Arc<Shared>,
+    bus: Arc<EventBus>,
+    supervisor: Supervisor,
+    stop: CancellationToken,
+    health: IterationHealth,
+    made: Option<Made>,
+    leading: Option<Leading>,
+}
+
+/// What Stages 2 to 5 made.
+struct Made {
+    picture: Arc<ConfigPicture>,
+    core: ActiveCore,
+    quarantine: Arc<Quarantine>,
+    fleet: Fleet,
+    leader_election: ElectionSettings,
+    served: Served,
+    leads: watch::Sender<bool>,
+    loader: Loader,
+    connect: Connect,
+}
+
+/// Why an iteration was not made.
+#[derive(Debug, Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    NotAccepted(#[from] NotAccepted),
+    /// Under it an object that serves today would be lost, or HAProxy refuses it.
+    #[error("the configuration does not hold for the objects that are there: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NotProved(Vec<Finding>),
+    #[error(transparent)]
+    Source(#[from] SourceEnded),
+    #[error(transparent)]
+    Iteration(#[from] IterationError),
+    #[error("proving the configuration stopped unexpectedly")]
+    Proof(#[source] JoinError),
+}
+
+// === impl Iteration ===
+
+impl Iteration {
+    /// Stage 1. Nothing of it is started before [`Self::make`].
+    pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
+        let health = shared.health.iteration(number);
+        health.stage(Stage::ConfigManagement);
+        let bus = EventBus::new();
+        let mut supervisor = Supervisor::default();
+        let stop = shared.stop.child_token();
+        let commentator = Commentator::new(&bus, shared.clock.clone(), shared.history.clone());
+        supervisor.spawn("Commentator", commentator.run());
+        supervisor.spawn("Metrics", MetricsObserver::new(&bus, shared.metrics.clone()).run());
+        Self { number, authority: Arc::default(), shared, bus, supervisor, stop, health, made: None, leading: None }
+    }
+
+    /// Stages 2 to 5 and the warm-up: from an accepted snapshot, or from live state. `serving` is what serves today.
+    /// A future that is dropped has started tasks: [`Self::tear_down`] ends them.
+    ///
+    /// # Errors
+    /// When the configuration does not pass or a stage ends. What serves is not touched.
+    pub(crate) async fn make(
+        &mut self,
+        snapshot: Option<Box<AcceptedSnapshot>>,
+        serving: Option<&Self>,
+    ) -> Result<(), StartError> {
+        let mut loader = self.shared.loader();
+        if let Some(version) = serving.and_then(|serving| lowest_version(&serving.made.as_ref()?.fleet)) {
+            loader.gate.haproxy = version;
+        }
+
+        self.health.stage(Stage::AcceptedConfig);
+        let snapshot = match snapshot {
+            Some(snapshot) => *snapshot,
+            None => loader.load(self.shared.picture().await, Cancellation::new()).await?,
+        };
+        let AcceptedSnapshot { picture, candidate, vetted, resolution, credentials, mut warnings, waits } = snapshot;
+
+        self.health.stage(Stage::ResourceWatchers);
+        let resources = vetted.resources.clone();
+        let mut feed =
+            ResourceFeed::start(self.shared.api.clone(), &resources, &resolution, self.shared.source_settings());
+        let mut store = Store::new(resources.clone());
+        let states = feed.states();
+        tokio::select! {
+            synced = feed.wait_for_all_sync(&mut store) => synced?,
+            never = tell_what_is_waited_for(states, &self.health) => match never {},
+        }
+        self.health.component(WATCHERS, None);
+        let accepted = self.prove(&loader, &candidate, vetted, store, serving).await?;
+        let Accepted { core, warnings: proved, refused } = accepted;
+        warnings.extend(proved);
+
+        self.health.stage(Stage::ConfigWatchers);
+        // A term without an identity could ask nobody, so a snapshot always has one.
+        let connect = agents::connect(credentials.identity());
+        self.supervisor.spawn(
+            "CredentialsWatch",
+            follow_credentials(credentials, self.shared.pictures.clone(), self.stop.clone()),
+        );
+        let handler = ConfigChangeHandler {
+            bus: self.bus.clone(),
+            pictures: self.shared.pictures.clone(),
+            active: picture.clone(),
+            active_waits: waits,
+            loader: loader.clone(),
+            authority: self.authority.clone(),
+            standing: self.shared.standing.clone(),
+            stop: self.stop.clone(),
+        };
+        self.supervisor.spawn("ConfigChangeHandler", handler.run());
+        let schema = SchemaWatch::new(
+            &self.shared.api,
+            &resources,
+            resolution,
+            feed.definitions(),
+            self.authority.clone(),
+            self.stop.clone(),
+        );
+        self.supervisor.spawn("SchemaWatch", schema.run());
+
+        self.health.stage(Stage::Reconciliation);
+        let quarantine = Arc::new(Quarantine::default());
+        let snapshot = core.store.lock().snapshot();
+        quarantine.add(refused, |object| fingerprint(&snapshot, object));
+        feed.announce_initial_sync(&self.bus, &core.store.lock());
+        let core = ActiveCore::new(Arc::new(core));
+        let spec = &candidate.cluster;
+        let discovery = DiscoverySettings::new(
+            &self.shared.config.namespace,
+            &spec.pod_labels,
+            self.shared.agent_port,
+            self.shared.source_settings(),
+            self.shared.discovery_metrics.clone(),
+        )
+        .map_err(|findings| NotAccepted::Refused { findings, waits: false })?;
+        let (discovery, fleet) =
+            Discovery::new(&self.bus, self.shared.api.clone(), discovery, connect.clone(), self.stop.clone());
+        self.supervisor.spawn_fallible("Discovery", discovery.run());
+        self.supervisor.spawn("Reconciler", Reconciler::new(&self.bus).run());
+        let (leads, rests) = watch::channel(false);
+        let (warmer, mut warm) = FollowerWarmer::new(
+            &self.bus,
+            core.clone(),
+            quarantine.clone(),
+            self.shared.clock.clone(),
+            fleet.clone(),
+            loader.gate.haproxy,
+            rests,
+        );
+        self.supervisor.spawn("FollowerWarmer", warmer.run());
+        let (own_writes, stop) = (self.shared.own_writes.clone(), self.stop.clone());
+        self.supervisor.spawn_fallible("ResourceWatcher", feed.run(self.bus.clone(), core.clone(), own_writes, stop));
+        self.bus.publish(Event::IndexSynchronized { correlation: self.bus.correlate() });
+        self.bus.start();
+
+        let leader_election = ElectionSettings {
+            lease_duration: spec.controller.leader_election.lease_duration.get(),
+            renew_deadline: spec.controller.leader_election.renew_deadline.get(),
+            retry_period: spec.controller.leader_election.retry_period.get(),
+            ..ElectionSettings::new(
+                &*self.shared.config.namespace,
+                spec.controller.leader_election.lease_name.clone(),
+                self.shared.identity.clone(),
+            )
+        };
+        let served = Served { generation: picture.generation, warnings: warnings.into() };
+        self.made = Some(Made { picture, core, quarantine, fleet, leader_election, served, leads, loader, connect });
+        // A render that is not warm by then is cold in the term; that costs time and nothing else.
+        let warmed = async {
+            let _ = warm.wait_for(|warm| *warm).await;
+        };
+        tokio::select! {
+            ended = self.supervisor.ended_early() => Err(ended.into()),
+            failure = self.bus.failed() => Err(IterationError::from(failure).into()),
+            _ = timeout(WARM_UP, warmed) => Ok(()),
+        }
+    }
+
+    /// Stages 6 to 8. `resumes` = this process leads: then the Lease is taken over before anything else goes on.
+    ///
+    /// # Errors
+    /// When a stage ends meanwhile.
+    pub(crate) async fn serve(&mut self, resumes: bool) -> Result<(), IterationError> {
+        let Some(made) = &self.made else { return Ok(()) };
+        self.health.stage(Stage::LeaderElection);
+        let clock = ElectionClock::new(self.shared.clock.reader());
+        let jitter = Jitter::random();
+        let (election, candidate) = Election::new(self.shared.api.clone(), made.leader_election.clone(), clock, jitter);
+        let parts = TermParts {
+            bus: self.bus.clone(),
+            core: made.core.clone(),
+            quarantine: made.quarantine.clone(),
+            clock: self.shared.clock.clone(),
+            gate: made.loader.gate.clone(),
+            connect: made.connect.clone(),
+            fleet: made.fleet.clone(),
+            writers: self.shared.writers(),
+        };
+        self.shared.standing.send_modify(|standing| {
+            let standing = Arc::make_mut(standing);
+            standing.owner = made.picture.owner.clone();
+            standing.serving = Some(made.served.clone());
+        });
+        let (leader, leading) = LeaderElection::start(parts, election, candidate, made.leads.clone());
+        self.supervisor.spawn_fallible("LeaderElection", leader.run());
+        if resumes {
+            let resumed = timeout(made.leader_election.renew_deadline, leading.until_leader());
+            tokio::select! {
+                ended = self.supervisor.ended_early() => return Err(ended),
+                // The API server may be away: then it is a follower that stands for election.
+                _ = resumed => {}
+            }
+        }
+        let leadership = leading.leadership.clone();
+        self.leading = Some(leading);
+
+        tracing::info!(
+            target: "haptic::iteration", stage = Stage::Webhook.number(), iteration = self.number,
+            "Stage 7: this version has no admission webhook"
+        );
+        self.health.stage(Stage::Debug);
+        self.shared.debugged.register(
+            self.number,
+            Variables::default()
+                .leadership(leadership)
+                .fleet(&made.fleet)
+                .mailboxes(self.bus.clone())
+                .reconciliations(self.shared.history.clone()),
+        );
+        self.health.serving();
+        Ok(())
+    }
+
+    /// Why it is to be replaced, or why it ended. Safe to cancel.
+    pub(crate) async fn ended_early(&mut self) -> IterationError {
+        tokio::select! {
+            ended = self.supervisor.ended_early() => ended,
+            failure = self.bus.failed() => failure.into(),
+        }
+    }
+
+    /// Whether a configuration is the one that it serves.
+    pub(crate) fn is_made_of(&self, picture: &ConfigPicture) -> bool {
+        self.made.as_ref().is_some_and(|made| made.picture.makes_the_same(picture))
+    }
+
+    /// The leader-only stages stop and the election stops with the Lease kept. Says whether it led.
+    pub(crate) async fn retire(&mut self) -> bool {
+        match &mut self.leading {
+            Some(leading) => leading.end(Ending::Keep).await == Retired::Leader,
+            None => false,
+        }
+    }
+
+    /// A candidate that this iteration accepted did not hold: it goes on serving.
+    pub(crate) fn refused(&self, generation: i64, findings: Arc<[Finding]>) {
+        let refused = Refused { generation, findings: findings.clone() };
+        self.shared.standing.send_modify(|standing| Arc::make_mut(standing).refused = Some(refused));
+        let name = self.shared.config.to_string().into();
+        self.bus.publish(Event::ConfigInvalid { correlation: self.bus.correlate(), name, findings });
+    }
+
+    /// Ends everything of it and joins it. The Lease is given up if `ending` says so and it was not kept before.
+    pub(crate) async fn tear_down(mut self, ending: Ending) {
+        if let Some(leading) = &mut self.leading {
+            leading.end(ending).await;
+        }
+        self.health.retired();
+        self.shared.debugged.withdraw(self.number);
+        self.stop.cancel();
+        self.bus.close();
+        if let Err(error) = self.supervisor.stopped().await {
+            let error: &(dyn std::error::Error + 'static) = &error;
+            tracing::warn!(iteration = self.number, error, "a stage ended badly");
+        }
+    }
+
+    /// For who asks for its health.
+    pub(crate) fn tell_failure(&self, error: &StartError) {
+        self.health.failed(error.to_string());
+    }
+
+    async fn prove(
+        &self,
+        loader: &Loader,
+        candidate: &Candidate,
+        vetted: Vetted,
+        store: Store,
+        serving: Option<&Self>,
+    ) -> Result<Accepted, StartError> {
+        let gate = loader.gate.clone();
+        let serving = serving.and_then(|serving| serving.made.as_ref()).map(|made| Serving {
+            quarantined: made.quarantine.units(),
+            core: made.core.get(),
+            haproxy: gate.haproxy,
+        });
+        let candidate = candidate.clone();
+        let cancelled = Cancellation::new();
+        let guard = CancelOnDrop(cancelled.clone());
+        let proved = spawn_blocking(move || {
+            let request = ConfigValidationRequest {
+                candidate: &candidate,
+                check: &*gate.check,
+                haproxy: gate.haproxy,
+                now: gate.clock.now(),
+                cancelled: &cancelled,
+            };
+            vetted.prove(&request, store, serving.as_ref())
+        })
+        .await;
+        drop(guard);
+        proved.map_err(StartError::Proof)?.map_err(StartError::NotProved)
+    }
+}
+
+/// The name of the watchers where health is told.
+const WATCHERS: &str = "ResourceWatcher";
+
+/// Why a start-up waits, for who asks for its health.
+async fn tell_what_is_waited_for(mut states: watch::Receiver<States>, health: &IterationHealth) -> Infallible {
+    loop {
+        let waits: Vec<String> = states
+            .borrow_and_update()
+            .iter()
+            .filter(|(_, state)| !state.is_synced())
+            .map(|(name, state)| match state.trouble() {
+                Some(trouble) => format!("{name}: {trouble}"),
+                None => format!("{name} is read"),
+            })
+            .collect();
+        health.component(WATCHERS, Some(waits.join("; ")).filter(|waits| !waits.is_empty()));
+        if states.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Renewed credentials are taken over while everything goes on. Ends when it is told to stop.
+async fn follow_credentials(mut credentials: AgentCredentials, mut pictures: ConfigPictures, stop: CancellationToken) {
+    pictures.mark_changed();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = pictures.changed() => {
+                if changed.is_err() {
+                    return stop.cancelled().await;
+                }
+                let newest = pictures.borrow_and_update().clone();
+                // Another Secret is another configuration, which has credentials of its own.
+                if let Some(secret) = newest.as_ref().and_then(|picture| picture.credentials.as_ref())
+                    && credentials.is_of(&secret.key.namespace, &secret.key.name)
+                {
+                    credentials.update(secret.object.as_ref());
+                }
+            }
+            () = sleep(EXPIRY) => credentials.check_expiry(),
+        }
+    }
+}
+
+/// How often the end of the certificate is looked at.
+const EXPIRY: Duration = Duration::from_mins(10);
+
+/// A start-up that is given up ends its running check.
+struct CancelOnDrop(Cancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

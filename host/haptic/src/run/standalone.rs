@@ -1,0 +1,185 @@
+//! `haptic run --standalone`.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use clap::Args;
+use haptic_agent::{Agent, AgentConfig, AgentTask, ScriptedFault};
+use haptic_controller::{
+    RunMode, StandaloneOptions, clock::WallClock, commentator::History, core::Settings, run_standalone,
+};
+use haptic_haproxy::version::HaproxyBinary;
+use haptic_plugins::PluginHost;
+use prometheus_client::registry::Registry;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    builtin, cli, exit,
+    offline::{self, HaproxyChoice},
+    run::private_folder,
+};
+
+/// How long traffic may drain on a clean stop.
+const DRAIN: Duration = Duration::from_secs(10);
+
+#[derive(Args, Debug)]
+pub(super) struct StandaloneArgs {
+    /// Folder of manifests (YAML or JSON, any kind); may be given several times, of an object in several the first
+    /// counts
+    #[arg(long = "standalone", required_unless_present = "config", conflicts_with = "config", value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// With --standalone: render, validate and deploy once, wait for the acknowledgement, and leave HAProxy running
+    #[arg(long, conflicts_with = "config")]
+    once: bool,
+}
+
+/// The in-process agent and its server.
+struct LocalAgent {
+    agent: Agent,
+    tasks: JoinSet<anyhow::Result<()>>,
+    shutdown: CancellationToken,
+    socket: PathBuf,
+}
+
+// === impl StandaloneArgs ===
+
+impl StandaloneArgs {
+    pub(super) async fn run(
+        self,
+        haproxy: Vec<PathBuf>,
+        state: &Path,
+        stop: CancellationToken,
+    ) -> anyhow::Result<ExitCode> {
+        let choice = match haproxy.as_slice() {
+            [] => HaproxyChoice::any(),
+            [one] => HaproxyChoice::of(one.clone()),
+            _ => bail!("--haproxy is given several times; with --standalone one HAProxy serves, so name one"),
+        };
+        let binary = choice.find()?;
+        tracing::info!(version = %binary.version, path = %binary.path.display(), "HAProxy");
+        let mut local = LocalAgent::start(state, binary.clone()).await?;
+        let options = self.options(state, &binary, &local.socket, stop.clone())?;
+        let mut registry = Registry::default();
+        let (interval, mut paced) = watch::channel(None);
+        let configured = |settings: &Settings| {
+            interval.send_replace(Some(settings.min_deployment_interval));
+        };
+        let agent = local.agent.clone();
+        let pace = async {
+            while paced.changed().await.is_ok() {
+                if let Some(interval) = *paced.borrow_and_update()
+                    && agent.pace_reloads(interval).await.is_err()
+                {
+                    break;
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        let outcome = tokio::select! {
+            outcome = run_standalone(options, &mut registry, configured) => outcome,
+            () = pace => unreachable!("pacing never ends"),
+            ended = local.ended() => return Err(ended.context("the local agent ended")),
+        };
+        let code = match outcome {
+            Ok(Some(report)) => {
+                for pod in &report.pods {
+                    cli::print(&format!("{pod}\n"));
+                }
+                ExitCode::SUCCESS
+            }
+            Ok(None) => {
+                tracing::info!("stopping: traffic drains");
+                local.agent.stop_haproxy(DRAIN).await.context("stopping HAProxy")?;
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                tracing::error!("{error:#}");
+                ExitCode::from(exit::REFUSED)
+            }
+        };
+        local.stop().await?;
+        Ok(code)
+    }
+
+    fn options(
+        &self,
+        state: &Path,
+        binary: &HaproxyBinary,
+        agent_socket: &Path,
+        stop: CancellationToken,
+    ) -> anyhow::Result<StandaloneOptions> {
+        let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
+        Ok(StandaloneOptions {
+            dirs: self.dirs.clone(),
+            state_dir: state.to_owned(),
+            checkers: vec![offline::checker(&binary.path)?],
+            haproxy: (binary.minor.major, binary.minor.minor),
+            agent_socket: agent_socket.to_owned(),
+            plugin_host: Arc::new(host),
+            builtin_plugins: builtin::modules()
+                .into_iter()
+                .map(|(name, bytes)| (name, Bytes::from_static(bytes)))
+                .collect(),
+            run: if self.once { RunMode::Once } else { RunMode::Serve },
+            clock: WallClock::system(),
+            history: History::default(),
+            stop,
+        })
+    }
+}
+
+// === impl LocalAgent ===
+
+impl LocalAgent {
+    async fn start(state: &Path, binary: HaproxyBinary) -> anyhow::Result<Self> {
+        let run = state.join("run");
+        let mut config = AgentConfig::new(&state.join("haproxy"), &state.join("agent"), &run, binary);
+        // For tests of recovery: kills a process at a named step of an apply.
+        if let Some(fault) = env::var_os("HAPTIC_FAULT") {
+            let fault: ScriptedFault = fault.to_string_lossy().parse().context("reading HAPTIC_FAULT")?;
+            tracing::warn!("HAPTIC_FAULT is set: a process will be killed on purpose");
+            config.fault_hook = Some(Arc::new(fault));
+        }
+        private_folder(&run)?;
+        let (agent, task) = Agent::open(config).await.context("starting the local agent")?;
+        let shutdown = CancellationToken::new();
+        let socket = run.join("agent.sock");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(work(task, shutdown.clone()));
+        let (server, path, ends) = (agent.clone(), socket.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            server.serve_unix(&path, ends).await.with_context(|| format!("serving {}", path.display()))
+        });
+        Ok(Self { agent, tasks, shutdown, socket })
+    }
+
+    /// Why a task of the agent ended early.
+    async fn ended(&mut self) -> anyhow::Error {
+        match self.tasks.join_next().await {
+            Some(Ok(Err(error))) => error,
+            Some(Err(error)) => anyhow::Error::new(error),
+            Some(Ok(Ok(()))) | None => anyhow::anyhow!("it stopped by itself"),
+        }
+    }
+
+    async fn stop(mut self) -> anyhow::Result<()> {
+        self.shutdown.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.context("the local agent stopped unexpectedly")??;
+        }
+        Ok(())
+    }
+}
+
+async fn work(task: AgentTask, shutdown: CancellationToken) -> anyhow::Result<()> {
+    Ok(task.run(shutdown).await?)
+}
