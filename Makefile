@@ -65,8 +65,12 @@ cluster-tools: ## Build a real Kubernetes for the tests, from its Go modules
 	tests/tools/install-cluster.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
 
 .PHONY: cluster
-cluster: cluster-tools build-debug ## Start a Kubernetes to play with
+cluster: haproxies cluster-tools build-debug ## Start a Kubernetes to play with
 	@tests/tools/cluster.sh up $(HAPTIC_CLUSTER) $(DEBUG)
+
+.PHONY: cluster-shop
+cluster-shop: ## Serve the example shop in the cluster of `make cluster`
+	@tests/tools/cluster-shop.sh $(HAPTIC_CLUSTER) $(DEBUG)
 
 .PHONY: cluster-down
 cluster-down: ## End it

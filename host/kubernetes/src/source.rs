@@ -141,7 +141,7 @@ impl Source {
         let outlet = Outlet::new(self.next_task, Arc::clone(&name), self.sender.clone(), Arc::clone(&self.board));
         let changed = self.revision.subscribe();
         let resource = Resource::new(self.api.clone(), wanted, self.settings.clone(), outlet, changed);
-        self.board.add(&name);
+        self.board.add(&name, self.next_task);
         let handle = self.tasks.spawn(resource.run());
         self.names.insert(handle.id(), Arc::clone(&name));
         self.followed.insert(name, Followed { task: self.next_task, handle });

@@ -1,6 +1,7 @@
 //! Objects as a source delivers them, before the store shapes them.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc, LazyLock,
@@ -10,6 +11,7 @@ use std::{
 
 use haptic_api::ManifestSource;
 use haptic_model::{ObjectRef, SourceLocation};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What tells objects of a source apart: group (without the version), kind, namespace and name.
@@ -103,6 +105,28 @@ impl RawObject {
         &self.resource_version
     }
 
+    /// `metadata.uid`, which tells an object from an earlier one of the same name; empty if it came from somewhere else
+    /// than an API server. Read from the text on every call.
+    pub fn uid(&self) -> String {
+        self.identity().uid.unwrap_or_default().into_owned()
+    }
+
+    /// `metadata.generation`, which the API server counts up with every change of the specification; 0 where nobody
+    /// counts. Read from the text on every call.
+    pub fn generation(&self) -> i64 {
+        self.identity().generation.unwrap_or_default()
+    }
+
+    fn identity(&self) -> Identity<'_> {
+        #[derive(Deserialize)]
+        struct Head<'a> {
+            #[serde(borrow, default)]
+            metadata: Identity<'a>,
+        }
+        // A manifest may hold anything there.
+        serde_json::from_str(&self.json).map_or_else(|_| Identity::default(), |head: Head<'_>| head.metadata)
+    }
+
     /// Whether the other object has the same text: of two that differ in their resource version only, a source of
     /// [`Transcript`]s keeps the one it has.
     pub fn has_text_of(&self, other: &Self) -> bool {
@@ -161,7 +185,19 @@ impl fmt::Debug for RawObject {
     }
 }
 
+/// What an API server writes into the metadata of each object.
+#[derive(Default, Deserialize)]
+struct Identity<'a> {
+    #[serde(borrow, default)]
+    uid: Option<Cow<'a, str>>,
+    #[serde(default)]
+    generation: Option<i64>,
+}
+
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Shared by all objects that no file holds.
 static NO_FILE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+#[cfg(test)]
+mod tests;

@@ -130,6 +130,12 @@ impl Answer {
         self.header("x-served-by").filter(|name| self.status == 200 && self.body.trim_end() == *name)
     }
 
+    /// Name of the pod that answered, if it is one of the image `demo` and answered well.
+    pub fn pod(&self) -> Option<String> {
+        let said: serde_json::Value = serde_json::from_str(&self.body).ok().filter(|_| self.status == 200)?;
+        said["pod"].as_str().map(str::to_owned)
+    }
+
     pub fn wants_close(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }

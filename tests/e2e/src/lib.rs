@@ -1,5 +1,6 @@
 //! The harness of the end-to-end tests: the real `haptic` binary on a copy of the example shop, a real HAProxy in
-//! front of backends that live in the test, and clients that count every wrong answer.
+//! front of backends that live in the test, and clients that count every wrong answer. [`cluster`] is the same for
+//! controllers in a real Kubernetes.
 //!
 //! What: [`Shop`] (files, addresses, backends), [`Haptic`] (the process and what it wrote), [`Load`] (steady traffic),
 //! [`get`] and [`tls::get`] (one request). What not: no assertion about haptic; those are in `tests/`. Nothing here
@@ -10,6 +11,7 @@
 //!   └──────────────── requests, Load ──────────────────────────┘
 //! ```
 
+pub mod cluster;
 pub mod tls;
 
 mod authority;

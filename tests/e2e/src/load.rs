@@ -30,7 +30,7 @@ const SAMPLES: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Target {
     pub host: String,
-    /// A right answer is a 200 from a backend whose name begins with this.
+    /// A right answer is a 200 from a backend or pod whose name begins with this.
     pub served_by: String,
 }
 
@@ -169,8 +169,9 @@ impl Client {
         } else {
             get(self.address, &target.host, "/").await?
         };
-        let name = answer.served_by().filter(|name| name.starts_with(&target.served_by));
-        name.map(str::to_owned).ok_or_else(|| anyhow!("wrong answer: {} {:?}", answer.status, answer.body))
+        let name = answer.served_by().map(str::to_owned).or_else(|| answer.pod());
+        name.filter(|name| name.starts_with(&target.served_by))
+            .ok_or_else(|| anyhow!("wrong answer: {} {:?}", answer.status, answer.body))
     }
 
     async fn ask_again(&mut self, host: &str) -> Result<Answer> {

@@ -12,10 +12,13 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
-use crate::http::{Answer, Persistence, parse_answer, request_text};
+use crate::{
+    Issued,
+    http::{Answer, Persistence, parse_answer, request_text},
+};
 
 const BOUND: Duration = Duration::from_secs(5);
 
@@ -33,22 +36,40 @@ pub async fn get(address: SocketAddr, sni: Sni<'_>, host: &str) -> Result<(Answe
         Sni::Absent => (ServerName::from(address.ip()), false),
     };
     let text = request_text(host, "/", Persistence::Close);
-    tokio::task::spawn_blocking(move || exchange(address, name, enable_sni, &text)).await.context("run a request")?
+    let exchange = move || exchange(address, name, enable_sni, None, &text);
+    tokio::task::spawn_blocking(exchange).await.context("run a request")?
+}
+
+/// Fetches `path` from a server that wants to know who asks.
+pub async fn get_as(address: SocketAddr, identity: &Issued, path: &str) -> Result<Answer> {
+    let name = ServerName::from(address.ip());
+    let (identity, text) = (identity.clone(), request_text("localhost", path, Persistence::Close));
+    let exchange = move || exchange(address, name, false, Some(&identity), &text);
+    tokio::task::spawn_blocking(exchange).await.context("run a request")?.map(|(answer, _)| answer)
 }
 
 fn exchange(
     address: SocketAddr,
     name: ServerName<'static>,
     enable_sni: bool,
+    identity: Option<&Issued>,
     text: &str,
 ) -> Result<(Answer, CertificateDer<'static>)> {
     let provider = Arc::new(ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider.clone())
+    let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .context("choose TLS versions")?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(pair) => {
+            let certificate =
+                CertificateDer::from_pem_slice(pair.certificate.as_bytes()).context("read a certificate")?;
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).context("read a key")?;
+            config.with_client_auth_cert(vec![certificate], key).context("use a certificate")?
+        }
+    };
     config.enable_sni = enable_sni;
     let tcp = TcpStream::connect_timeout(&address, BOUND).with_context(|| format!("connect to {address}"))?;
     tcp.set_read_timeout(Some(BOUND)).context("bound the wait for an answer")?;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
     Api, Malformed, Trouble,
@@ -18,6 +18,8 @@ pub(super) struct Observer {
     lines: Option<Lines>,
     /// A version to watch from.
     from: Option<String>,
+    /// When a watch was opened last: one that ends at once is not opened again at once.
+    opened: Option<Instant>,
 }
 
 #[derive(Deserialize)]
@@ -30,7 +32,7 @@ struct Line {
 
 impl Observer {
     pub(super) fn new(api: &Api, settings: &ElectionSettings) -> Self {
-        Self { api: api.clone(), settings: settings.clone(), lines: None, from: None }
+        Self { api: api.clone(), settings: settings.clone(), lines: None, from: None, opened: None }
     }
 
     /// The next call asks anew.
@@ -58,12 +60,18 @@ impl Observer {
     async fn told(&mut self) -> Option<Option<Lease>> {
         if self.lines.is_none() {
             let uri = self.watch_uri(self.from.as_deref()?);
+            if let Some(opened) = self.opened {
+                sleep_until(opened + self.settings.retry_period).await;
+            }
             match self.api.lines(&uri, JSON).await {
-                Ok(lines) => self.lines = Some(lines),
+                Ok(lines) => {
+                    self.lines = Some(lines);
+                    self.opened = Some(Instant::now());
+                }
                 Err(trouble) => {
                     tracing::debug!(%trouble, "the lease cannot be watched");
                     // Then it is asked for as often as its holder renews it.
-                    tokio::time::sleep(self.settings.retry_period).await;
+                    sleep(self.settings.retry_period).await;
                     return None;
                 }
             }

@@ -16,6 +16,8 @@ pub type States = Arc<BTreeMap<Arc<str>, ResourceState>>;
 /// How one resource stands.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceState {
+    /// Of the task that follows it; only that one may say how it stands.
+    task: u64,
     served: Option<Arc<Served>>,
     absent: bool,
     synced: bool,
@@ -93,9 +95,10 @@ impl Board {
         self.0.subscribe()
     }
 
-    pub(crate) fn add(&self, name: &Arc<str>) {
+    /// The resource is followed by this task from now on.
+    pub(crate) fn add(&self, name: &Arc<str>, task: u64) {
         self.0.send_modify(|states| {
-            Arc::make_mut(states).insert(Arc::clone(name), ResourceState::default());
+            Arc::make_mut(states).insert(Arc::clone(name), ResourceState { task, ..ResourceState::default() });
         });
     }
 
@@ -103,17 +106,6 @@ impl Board {
         self.0.send_modify(|states| {
             Arc::make_mut(states).remove(name);
         });
-    }
-
-    /// A resource that was forgotten meanwhile stays forgotten.
-    fn change<T: Default>(&self, name: &str, change: impl FnOnce(&mut ResourceState) -> T) -> T {
-        let mut result = T::default();
-        self.0.send_modify(|states| {
-            if let Some(state) = Arc::make_mut(states).get_mut(name) {
-                result = change(state);
-            }
-        });
-        result
     }
 }
 
@@ -128,6 +120,21 @@ impl Outlet {
         &self.resource
     }
 
+    /// A resource that was forgotten meanwhile stays forgotten, and the state of another task is not ours: an aborted
+    /// task runs on to its next wait.
+    fn change<T: Default>(&self, change: impl FnOnce(&mut ResourceState) -> T) -> T {
+        let mut result = T::default();
+        self.board.0.send_if_modified(|states| {
+            if states.get(&self.resource).is_none_or(|state| state.task != self.task) {
+                return false;
+            }
+            let state = Arc::make_mut(states).get_mut(&self.resource).expect("it was looked up");
+            result = change(state);
+            true
+        });
+        result
+    }
+
     /// Waits for a place. Only then may what is known be changed: who is cancelled while waiting has changed nothing.
     pub(crate) async fn reserve(&self) -> Result<Delivery<'_>, SourceClosed> {
         let permit = self.sender.reserve().await.map_err(|_| SourceClosed)?;
@@ -137,7 +144,7 @@ impl Outlet {
     /// The resource is followed in this version from now on.
     pub(crate) fn resolved(&self, served: &Arc<Served>, namespaces: impl Iterator<Item = Scope>) {
         tracing::info!(resource = %self.resource, api_version = %served.api_version, kind = %served.kind, "following");
-        self.board.change(&self.resource, |state| {
+        self.change(|state| {
             state.served = Some(Arc::clone(served));
             state.absent = false;
             state.pending = namespaces.collect();
@@ -149,9 +156,8 @@ impl Outlet {
     /// Why it is not known now how the resource is served; `None` = it is.
     pub(crate) fn unresolved(&self, trouble: Option<Trouble>) {
         let trouble = trouble.map(Arc::new);
-        let before = self.board.change(&self.resource, |state| {
-            std::mem::replace(&mut state.unresolved, trouble.clone()).map(|before| before.to_string())
-        });
+        let before = self
+            .change(|state| std::mem::replace(&mut state.unresolved, trouble.clone()).map(|before| before.to_string()));
         if let Some(trouble) = &trouble
             && before != Some(trouble.to_string())
         {
@@ -164,9 +170,7 @@ impl Outlet {
         let trouble = Arc::new(trouble);
         let error: &(dyn std::error::Error + 'static) = &trouble;
         let namespace_name = namespace.map_or("", |namespace| namespace);
-        let first = self
-            .board
-            .change(&self.resource, |state| state.troubles.insert(namespace.cloned(), Arc::clone(&trouble)).is_none());
+        let first = self.change(|state| state.troubles.insert(namespace.cloned(), Arc::clone(&trouble)).is_none());
         let resource = &self.resource;
         if first {
             let namespace = namespace_name;
@@ -179,7 +183,7 @@ impl Outlet {
     pub(crate) fn recovered(&self, namespace: Option<&Arc<str>>) {
         let had = self.board.0.borrow().get(&self.resource).is_some_and(|state| !state.troubles.is_empty());
         // Most watches that are opened were not preceded by trouble.
-        if had && self.board.change(&self.resource, |state| state.troubles.remove(&namespace.cloned()).is_some()) {
+        if had && self.change(|state| state.troubles.remove(&namespace.cloned()).is_some()) {
             let namespace = namespace.map_or("", |namespace| namespace);
             tracing::info!(resource = %self.resource, namespace, "following goes on");
         }
@@ -196,7 +200,7 @@ impl Delivery<'_> {
     /// The difference that a complete list of one scope makes.
     pub(crate) fn list(self, namespace: Option<&Arc<str>>, changes: Changes) {
         self.outlet.recovered(namespace);
-        let synced = self.outlet.board.change(&self.outlet.resource, |state| {
+        let synced = self.outlet.change(|state| {
             state.pending.remove(&namespace.cloned());
             state.settle()
         });
@@ -211,8 +215,8 @@ impl Delivery<'_> {
     pub(crate) fn absent(self, changes: Changes) {
         let resource = &self.outlet.resource;
         tracing::info!(%resource, objects = changes.len(), "the resource is not served");
-        let synced = self.outlet.board.change(resource, |state| {
-            *state = ResourceState { absent: true, synced: state.synced, ..ResourceState::default() };
+        let synced = self.outlet.change(|state| {
+            *state = ResourceState { task: state.task, absent: true, synced: state.synced, ..ResourceState::default() };
             state.settle()
         });
         self.send(changes, synced);
@@ -225,3 +229,6 @@ impl Delivery<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

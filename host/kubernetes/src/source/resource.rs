@@ -12,6 +12,7 @@ use crate::{
     Api, Discovery, Served, Trouble, Wanted,
     follow::{Ended, Follow},
     known::Known,
+    request::Scope,
     source::{Outlet, SourceSettings, board::SourceClosed},
 };
 
@@ -35,6 +36,9 @@ struct Look {
     changed: watch::Receiver<u64>,
     answer: Option<Answer>,
 }
+
+/// `None` = all.
+type ByNamespace = HashMap<Option<String>, Known>;
 
 /// How the resource is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,9 +98,10 @@ impl Resource {
             Answer::Served(served) => {
                 // What is known stays known: the list in the other version says what is different there.
                 let known = std::mem::take(&mut self.follows).into_iter();
-                let mut known: HashMap<Option<String>, Known> =
+                let mut known: ByNamespace =
                     known.map(|follow| (follow.namespace().map(str::to_owned), follow.into_known())).collect();
                 let scopes = self.wanted.scopes(&served);
+                self.leave(&mut known, &scopes).await?;
                 self.outlet.resolved(&served, scopes.iter().map(|scope| scope.namespace.clone()));
                 let follows = scopes.into_iter().map(|scope| {
                     let known = known.remove(&scope.namespace.as_deref().map(str::to_owned)).unwrap_or_default();
@@ -110,6 +115,18 @@ impl Resource {
                 let changes = follows.flat_map(|follow| follow.into_known().withdraw()).collect();
                 delivery.absent(changes);
             }
+        }
+        Ok(())
+    }
+
+    /// Withdraws what is known of scopes that are followed no more, such as namespaces of a kind that has none now.
+    async fn leave(&self, known: &mut ByNamespace, scopes: &[Scope]) -> Result<(), SourceClosed> {
+        let followed =
+            |namespace: &Option<String>| scopes.iter().any(|scope| scope.namespace.as_deref() == namespace.as_deref());
+        let left: Vec<Known> = known.extract_if(|namespace, _| !followed(namespace)).map(|(_, known)| known).collect();
+        if !left.is_empty() {
+            let delivery = self.outlet.reserve().await?;
+            delivery.increment(left.into_iter().flat_map(|mut known| known.withdraw()).collect());
         }
         Ok(())
     }

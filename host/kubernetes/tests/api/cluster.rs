@@ -159,6 +159,14 @@ impl Room {
         Ok(serde_json::from_slice(&answer)?)
     }
 
+    /// Runs kubectl as a user would.
+    pub(crate) fn kubectl(&self, words: &[&str]) -> Result<()> {
+        let output =
+            Command::new(program()?).arg("kubectl").args(words).env("KUBECONFIG", &self.kubeconfig).output()?;
+        ensure!(output.status.success(), "kubectl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
     pub(crate) async fn make_config_map(&self, name: &str, value: &str) -> Result<Value> {
         let object = json!({ "metadata": { "name": name, "labels": { "test": "yes" } }, "data": { "value": value } });
         self.send(Method::POST, &self.path("api/v1", "configmaps"), &object).await

@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, Result};
 use haptic_api as api;
-use haptic_kubernetes::{Discovery, Effect, Trouble};
+use haptic_kubernetes::{Discovery, Effect, Limits, Trouble};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::{Room, settings},
+    fault_proxy::{Fault, FaultProxy},
     followed::{Followed, spec, wanted},
 };
 
@@ -129,4 +130,39 @@ async fn a_required_resource_that_is_missing_is_told_until_it_comes() -> Result<
     assert_eq!((&*update.resource, update.synced), ("widgets", true));
     assert!(followed.state("widgets", |state| state.trouble().is_none()).await?.is_synced());
     room.delete(&format!("{DEFINITIONS}/widgets.{group}")).await
+}
+
+#[tokio::test]
+async fn a_resource_that_comes_back_in_other_scopes_leaves_nothing_behind() -> Result<()> {
+    let room = Room::new().await?;
+    let group = format!("{}.example.com", room.namespace);
+    let path = format!("{DEFINITIONS}/widgets.{group}");
+    room.send(Method::POST, DEFINITIONS, &definition(&group, &["v1"])).await?;
+    make_widget(&room, &group, "a").await?;
+    let namespaced = api::WatchedResource { namespaces: vec![room.namespace.clone()], ..widgets(&group, false) };
+    let proxy = FaultProxy::start(room.client.clone()).await?;
+    let mut followed =
+        Followed::synced(proxy.api(Limits::default()).await?, vec![wanted(&namespaced)], settings()).await?;
+    assert_eq!(followed.names("widgets"), ["a"]);
+
+    // Nobody says that the object goes with its definition.
+    let objects = |what: &str| what.contains("/widgets");
+    proxy.rule(move |what| objects(what).then_some(Fault::Broken));
+    proxy.cut();
+    room.delete(&path).await?;
+    let gone = async { while room.send(Method::GET, &path, &Value::Null).await.is_ok() {} };
+    tokio::time::timeout(crate::followed::BOUND, gone).await.context("the definition stays")?;
+    followed.state("widgets", |state| matches!(state.trouble().map(|it| &**it), Some(Trouble::Missing { .. }))).await?;
+    assert_eq!(followed.names("widgets"), ["a"], "what is required stays");
+
+    let mut cluster_wide = definition(&group, &["v1"]);
+    cluster_wide["spec"]["scope"] = "Cluster".into();
+    room.send(Method::POST, DEFINITIONS, &cluster_wide).await?;
+    followed.state("widgets", |state| state.served().is_some_and(|served| !served.namespaced)).await?;
+    followed.until(|followed| followed.names("widgets").is_empty()).await?;
+    proxy.heal();
+    let object = json!({ "apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": { "name": "b" } });
+    room.send(Method::POST, &format!("/apis/{group}/v1/widgets"), &object).await?;
+    followed.until(|followed| followed.names("widgets") == ["b"]).await?;
+    room.delete(&path).await
 }

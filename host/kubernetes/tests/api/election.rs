@@ -28,11 +28,13 @@ struct Running {
     task: JoinHandle<Ended>,
 }
 
+const RETRY_PERIOD: Duration = Duration::from_millis(400);
+
 fn stand(api: Api, room: &Room, identity: &'static str) -> Running {
     let settings = ElectionSettings {
         lease_duration: Duration::from_secs(3),
         renew_deadline: Duration::from_secs(2),
-        retry_period: Duration::from_millis(400),
+        retry_period: RETRY_PERIOD,
         ..ElectionSettings::new(&*room.namespace, "haptic", identity)
     };
     let (election, candidate) = Election::new(api, settings, ElectionClock::new(SystemTime::now), Jitter::random());
@@ -322,6 +324,37 @@ async fn a_holder_that_was_killed_is_followed_when_its_lease_expires() -> Result
     assert_eq!(other.leads_after(epoch).await?, epoch + 1);
     assert_eq!(lease(&room).await?, (Some("b".to_owned()), epoch + 1, 1));
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_ends_at_once_is_opened_again_after_a_pause() -> Result<()> {
+    let room = Room::new().await?;
+    let held = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "haptic" },
+        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 3600 },
+    });
+    room.send(Method::POST, &room.path("apis/coordination.k8s.io/v1", "leases"), &held).await?;
+    let proxy = FaultProxy::start(room.client.clone()).await?;
+    proxy.rule(|what| what.contains("watch=true").then(|| Fault::Answer(axum::body::Bytes::new())));
+    let follower = stand(proxy.api(Limits::default()).await?, &room, "b");
+    let watches = async {
+        loop {
+            let watches = proxy.seen(&["watch=true"]);
+            if watches.len() >= 4 {
+                return watches;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let watches = timeout(BOUND, watches).await.context("it is not watched again")?;
+    for pair in watches.windows(2) {
+        assert!(pair[1].at - pair[0].at >= RETRY_PERIOD, "{:?}", pair[1].at - pair[0].at);
+    }
+    // It says what happens all the same.
+    let other = json!({ "spec": { "holderIdentity": "c" } });
+    room.send(Method::PATCH, &path(&room), &other).await?;
+    follower.follows(Some("c")).await?;
+    follower.ends(Ending::Release).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

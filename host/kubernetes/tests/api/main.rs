@@ -13,4 +13,5 @@ mod faults;
 mod followed;
 mod objects;
 mod outage;
+mod own_kinds;
 mod source;

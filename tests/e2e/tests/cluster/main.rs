@@ -1,0 +1,5 @@
+//! haptic in a real Kubernetes: controllers, agents and HAProxy as pods, as a user's manifests make them.
+//!
+//! One cluster is started for all tests; each has namespaces of its own, and the machine for itself.
+
+mod agent;
