@@ -124,6 +124,9 @@ impl ConfigWatch {
         let objects = self.objects.entry(resource.clone()).or_default();
         for (change, _) in changes {
             match change {
+                // A status, which haptic itself writes, makes no other configuration.
+                RawChange::Upsert(object)
+                    if objects.get(&object.key()).is_some_and(|known| is_same_generation(known, &object)) => {}
                 RawChange::Upsert(object) => {
                     objects.insert(object.key(), object);
                 }
@@ -231,6 +234,11 @@ impl ConfigPicture {
     pub(crate) fn credentials_key(&self) -> Option<&RawKey> {
         self.credentials.as_ref().map(|credentials| &credentials.key)
     }
+}
+
+/// Of haptic's own kinds, whose generation grows with every change of their spec.
+fn is_same_generation(known: &RawObject, newer: &RawObject) -> bool {
+    known.group() == haptic_api::GROUP && known.uid() == newer.uid() && known.generation() == newer.generation()
 }
 
 fn credentials_of(config: &RawObject) -> Option<RawKey> {
