@@ -3,3 +3,10 @@
 //! One cluster is started for all tests; each has namespaces of its own, and the machine for itself.
 
 mod agent;
+mod bad_input;
+mod changes;
+mod leader;
+mod many;
+mod scale;
+mod served;
+mod serving;
