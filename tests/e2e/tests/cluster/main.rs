@@ -7,6 +7,7 @@ mod bad_input;
 mod changes;
 mod leader;
 mod many;
+mod outage;
 mod scale;
 mod served;
 mod serving;
