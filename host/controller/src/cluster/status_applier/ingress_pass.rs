@@ -207,10 +207,10 @@ fn next(entries: &[Value], own: &BTreeSet<Arc<str>>, wanted: &BTreeSet<Arc<str>>
 }
 
 /// Ingresses that have text in the render.
-fn served(render: &Render) -> BTreeSet<ObjectRef> {
+fn served(render: &Render) -> BTreeSet<&ObjectRef> {
     let spans = render.output.rendered.sources.files.values().flat_map(|spans| spans.iter());
     let objects = spans.filter_map(|span| span.origin.object.as_ref());
-    objects.filter(|object| &*object.kind == INGRESS.kind).cloned().collect()
+    objects.filter(|object| &*object.kind == INGRESS.kind).collect()
 }
 
 /// All that the render was made from.
