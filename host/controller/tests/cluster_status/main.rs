@@ -10,6 +10,7 @@
 mod cluster;
 mod events;
 mod ingresses;
+mod outage;
 mod published;
 mod scene;
 mod secrets;

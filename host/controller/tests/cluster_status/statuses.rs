@@ -134,7 +134,7 @@ async fn replicas_tell_together_how_a_configuration_stands_while_nobody_leads() 
                 watch::Sender::new(Arc::default()).subscribe(),
                 scene.own_writes.clone(),
                 scene.clock.clone(),
-                scene.write_settings(),
+                Scene::write_settings(),
             ))
         })
         .collect();
@@ -182,7 +182,7 @@ async fn a_plugin_says_how_far_it_came_and_what_to_do() -> Result<()> {
         plugins.subscribe(),
         scene.own_writes.clone(),
         scene.clock.clone(),
-        scene.write_settings(),
+        Scene::write_settings(),
     ));
     let fetched = |status: &'static str, reason: &'static str, generation: i64| {
         let scene = &scene;
