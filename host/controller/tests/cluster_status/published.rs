@@ -222,7 +222,7 @@ async fn what_one_object_cannot_hold_is_split_and_what_is_too_large_for_that_is_
     assert_eq!(joined(&scene, parts).await?, text);
     term.end().await?;
 
-    scene.settings.object_limit = 8;
+    scene.settings.object_limit = 4;
     let term = scene.lead(&PODS);
     let render = scene.render(2, &[]);
     term.serves(&render, &PODS);
