@@ -11,6 +11,7 @@ mod cluster;
 mod events;
 mod ingresses;
 mod outage;
+mod permissions;
 mod published;
 mod scene;
 mod secrets;
