@@ -110,7 +110,7 @@ impl ClusterArgs {
             debugged,
             stop,
         };
-        let outcome = run_cluster(options, &registry).await;
+        let outcome = Box::pin(run_cluster(options, &registry)).await;
         ended.cancel();
         while servers.join_next().await.is_some() {}
         outcome?;

@@ -32,9 +32,16 @@ impl Relocation {
         }
         if kind == "HAProxyTemplateConfig" {
             object["spec"]["extraContext"]["ingress_controller"] = self.ingress_controller().into();
+        }
+        if kind == "HAProxyTemplateLibrary" {
+            // Its tests have a world of their own.
+            self.walk(&mut object["metadata"]);
+        } else {
+            self.walk(object);
+        }
+        if kind == "HAProxyTemplateConfig" {
             self.confine(object);
         }
-        self.walk(object);
     }
 
     /// What an Ingress of the shop says.
@@ -58,7 +65,8 @@ impl Relocation {
             if watched[name].is_null() {
                 watched[name] = serde_json::json!({
                     "apiVersion": api_version, "resources": name, "indexBy": ["metadata.namespace", index],
-                    "namespaces": [self.shop],
+                    // Tests of the libraries have objects in `shop`.
+                    "namespaces": [self.shop, "shop"],
                 });
             }
         }
@@ -72,7 +80,9 @@ impl Relocation {
                     match value {
                         Value::String(_) if NAMING.contains(&name.as_str()) => self.rename(value),
                         Value::Array(items) if NAMING.contains(&name.as_str()) => {
-                            items.iter_mut().for_each(|item| self.rename(item));
+                            for item in items {
+                                self.rename(item);
+                            }
                         }
                         _ => self.walk(value),
                     }
@@ -120,7 +130,7 @@ mod tests {
                     "subjects": [{ "name": "haptic", "namespace": "a" }] })
         );
         let config = moved(json!({ "kind": "HAProxyTemplateConfig", "metadata": { "name": "shop" }, "spec": {} }));
-        assert_eq!(config["spec"]["watchedResources"]["secrets"]["namespaces"], json!(["a-shop"]));
+        assert_eq!(config["spec"]["watchedResources"]["secrets"]["namespaces"], json!(["a-shop", "shop"]));
         assert_eq!(config["spec"]["extraContext"]["ingress_controller"], "haptic.rs/a");
     }
 }

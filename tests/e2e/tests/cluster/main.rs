@@ -3,3 +3,5 @@
 //! One cluster is started for all tests; each has namespaces of its own, and the machine for itself.
 
 mod agent;
+mod lifecycle;
+mod served;

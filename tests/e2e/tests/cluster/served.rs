@@ -1,0 +1,143 @@
+//! The example shop as a whole: two controllers, two HAProxy pods, backends, certificates.
+
+use anyhow::{Context as _, Result};
+use haptic_e2e::{
+    Answer, Certificate, Target,
+    cluster::{Credentials, Passage, PodState, Room, TEMPLATE_CONFIG, condition, reason_of},
+    eventually, get, ingress,
+};
+use serde_json::{Value, json};
+
+pub(crate) const HAPTIC: &str = "app.kubernetes.io/name=haptic";
+pub(crate) const HAPROXY: &str = "app.kubernetes.io/name=haproxy";
+pub(crate) const LEASE_NAME: &str = "haptic-leader";
+pub(crate) const HTTP: u16 = 8080;
+pub(crate) const HTTPS: u16 = 8443;
+pub(crate) const AGENT: u16 = 5555;
+
+/// Host and the beginning of the names of the pods that answer for it.
+pub(crate) const HOSTS: [(&str, &str); 2] = [("shop.localhost", "web-"), ("api.shop.localhost", "api-")];
+
+/// Seconds: for how long a leader that is gone is waited for, and how often it renews.
+pub(crate) const LEASE_DURATION: u64 = 6;
+pub(crate) const RETRY_PERIOD: u64 = 1;
+
+pub(crate) struct Served {
+    pub(crate) room: Room,
+    pub(crate) credentials: Credentials,
+    /// Of `shop.localhost`.
+    pub(crate) certificate: Certificate,
+}
+
+/// What a test wants otherwise than the example; sees every object before it is applied.
+pub(crate) type Change<'a> = &'a dyn Fn(&mut Value);
+
+// === impl Served ===
+
+impl Served {
+    /// Applies everything and waits until all of it is ready.
+    pub(crate) async fn start(name: &str, change: Change<'_>) -> Result<Self> {
+        let served = Self::apply(name, change).await?;
+        served.room.ready_pods(HAPTIC, 2).await?;
+        served.room.ready_pods(HAPROXY, 2).await?;
+        Ok(served)
+    }
+
+    /// Applies everything, the controllers last.
+    pub(crate) async fn apply(name: &str, change: Change<'_>) -> Result<Self> {
+        let room = Room::open(name).await?;
+        let example = |path: &str| -> Result<Vec<Value>> {
+            let mut objects = room.example(path)?;
+            for object in &mut objects {
+                if object["kind"] == "HAProxyTemplateConfig" {
+                    object["spec"]["controller"]["leaderElection"] = json!({
+                        "leaseDuration": format!("{LEASE_DURATION}s"),
+                        "renewDeadline": "4s",
+                        "retryPeriod": format!("{RETRY_PERIOD}s"),
+                    });
+                }
+                change(object);
+            }
+            Ok(objects)
+        };
+        room.apply(&example("cluster/namespaces.yaml")?).await?;
+        let credentials = room.issue_credentials().await?;
+        let certificate = Certificate::issue(HOSTS[0].0)?;
+        room.apply_text(&certificate.manifest("shop-tls")).await?;
+        for (name, host) in [("api-tls", HOSTS[1].0), ("default-tls", "default.shop.localhost")] {
+            room.apply_text(&Certificate::issue(host)?.manifest(name)).await?;
+        }
+        for part in [
+            "common/libraries",
+            "common/plugins.yaml",
+            "common/services.yaml",
+            "common/ingresses.yaml",
+            "cluster/backends.yaml",
+            "cluster/config.yaml",
+            "cluster/rbac.yaml",
+            "cluster/haproxy.yaml",
+            "cluster/controller.yaml",
+        ] {
+            room.apply(&example(part)?).await.with_context(|| format!("apply {part}"))?;
+        }
+        Ok(Self { room, credentials, certificate })
+    }
+
+    pub(crate) fn targets() -> [Target; 2] {
+        HOSTS.map(|(host, served_by)| Target { host: host.to_owned(), served_by: served_by.to_owned() })
+    }
+
+    /// Passages to a port of every HAProxy pod that is ready, by name.
+    pub(crate) async fn doors(&self, port: u16) -> Result<Vec<(PodState, Passage)>> {
+        let mut doors = Vec::new();
+        for pod in self.room.pods(HAPROXY).await?.into_iter().filter(|pod| pod.ready && !pod.ending) {
+            let passage = self.room.passage(&pod, port).await?;
+            doors.push((pod, passage));
+        }
+        Ok(doors)
+    }
+
+    /// Both hosts answer through every HAProxy pod.
+    pub(crate) async fn check_routes(&self) -> Result<()> {
+        for (pod, door) in self.doors(HTTP).await? {
+            for (host, served_by) in HOSTS {
+                let answer = get(door.address(), host, "/").await?;
+                let right = answer.pod().is_some_and(|name| name.starts_with(served_by));
+                assert!(right, "{host} through {}: {answer:?}", pod.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an Ingress for the host to the Service `web`, and waits until every HAProxy pod knows it.
+    pub(crate) async fn add_route(&self, name: &str, host: &str) -> Result<()> {
+        self.room.apply_text(&ingress(name, host, "/", &[], "web")).await?;
+        for (pod, door) in self.doors(HTTP).await? {
+            let what = format!("{host} through {}", pod.name);
+            eventually(&what, async || get(door.address(), host, "/").await.ok()?.pod()).await;
+        }
+        Ok(())
+    }
+
+    /// Changes the configuration (a merge patch) and returns its new generation.
+    pub(crate) async fn configure(&self, patch: &Value) -> Result<i64> {
+        let changed = self.room.objects.merge(TEMPLATE_CONFIG, self.room.system(), "shop", patch).await?;
+        changed["metadata"]["generation"].as_i64().context("the server counts generations")
+    }
+
+    /// Waits until the configuration of this generation was judged, and returns status, reason and message.
+    pub(crate) async fn judged(&self, generation: i64) -> Result<String> {
+        let what = format!("the verdict about generation {generation} of the configuration");
+        let judged = |config: &Value| {
+            let accepted = condition(config, "Accepted")?;
+            let about = accepted["observedGeneration"].as_i64()?;
+            (about == generation && accepted["status"] != "Unknown").then(|| reason_of(config, "Accepted"))
+        };
+        self.room.objects.until((TEMPLATE_CONFIG, self.room.system(), "shop"), &what, judged).await
+    }
+}
+
+/// A header of the answer, if a pod of the shop gave it.
+pub(crate) fn header(answer: &Answer, name: &str) -> Option<String> {
+    answer.pod().and_then(|_| answer.header(name).map(str::to_owned))
+}
