@@ -1,4 +1,4 @@
-//! Tracing set-up: text for people, JSON for machines; `HAPTIC_LOG` filters (default `info`).
+//! Tracing set-up: text for people, JSON for machines; `HAPTIC_LOG` filters (default: see [`DEFAULT`]).
 
 use std::io::{self, IsTerminal as _};
 
@@ -21,8 +21,12 @@ pub(crate) enum LogFormat {
 /// Events of these targets are whole sentences whose fields repeat them for machines.
 const SENTENCES: &[&str] = &["haptic::reconciliation", "haptic::finding", "haptic::config"];
 
+/// The client of the API server logs every failed connection as an error; those that matter are told with what follows
+/// from them.
+const DEFAULT: &str = "info,kube_client=off";
+
 pub(crate) fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("HAPTIC_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("HAPTIC_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let registry = tracing_subscriber::registry().with(filter);
     let ansi = io::stderr().is_terminal();
     match format {

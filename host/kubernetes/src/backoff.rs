@@ -33,6 +33,8 @@ pub struct Failures {
     backoff: Backoff,
     jitter: Jitter,
     count: u32,
+    /// The server did not answer the last time.
+    unreachable: bool,
 }
 
 // === impl Jitter ===
@@ -79,7 +81,7 @@ impl Default for Backoff {
 
 impl Failures {
     pub fn new(backoff: Backoff, jitter: Jitter) -> Self {
-        Self { backoff, jitter, count: 0 }
+        Self { backoff, jitter, count: 0, unreachable: false }
     }
 
     pub(crate) fn jitter(&self) -> &Jitter {
@@ -89,14 +91,19 @@ impl Failures {
     /// The last request succeeded.
     pub fn reset(&mut self) {
         self.count = 0;
+        self.unreachable = false;
     }
 
     /// Counts one more failure. What the server asks for is never undercut.
     pub fn pause(&mut self, trouble: Option<&Trouble>) -> Duration {
-        let longest = match trouble {
-            Some(trouble) if trouble.is_unreachable() => self.backoff.longest_unreachable,
-            _ => self.backoff.longest,
-        };
+        let unreachable = trouble.is_some_and(Trouble::is_unreachable);
+        if self.unreachable && !unreachable {
+            // A server that is back may refuse a first request, as it forgot old versions or does not know its roles
+            // yet. That is the first refusal, however long it was away.
+            self.count = 0;
+        }
+        self.unreachable = unreachable;
+        let longest = if unreachable { self.backoff.longest_unreachable } else { self.backoff.longest };
         let pause = self.backoff.first.saturating_mul(1 << self.count.min(16)).min(longest);
         self.count = self.count.saturating_add(1);
         let pause = self.jitter.at_least(0.5, pause);
@@ -130,6 +137,17 @@ mod tests {
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
         failures.reset();
         assert_eq!(failures.pause(None), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn an_outage_makes_the_first_refusal_after_it_no_later() {
+        let mut failures = failures(1.0);
+        let away = Trouble::TimedOut(Duration::from_secs(1));
+        let pauses: Vec<_> = (0..6).map(|_| failures.pause(Some(&away)).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 4000, 4000]);
+        let gone = refusal(410, None);
+        let pauses: Vec<_> = (0..3).map(|_| failures.pause(Some(&gone)).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000]);
     }
 
     #[test]

@@ -132,8 +132,8 @@ fn crt_list_entry(list: &str, certificate: &str, kwargs: Kwargs) -> Result<Value
 }
 
 fn certificate(name: &str, certificate: &str, key: &str) -> Result<Value, Error> {
-    require_pem(certificate, "CERTIFICATE")?;
-    require_pem(key, "PRIVATE KEY")?;
+    require_pem(name, certificate, "CERTIFICATE")?;
+    require_pem(name, key, "PRIVATE KEY")?;
     let mut content = String::with_capacity(certificate.len() + key.len() + 2);
     for part in [certificate, key] {
         content.push_str(part.trim());
@@ -143,7 +143,7 @@ fn certificate(name: &str, certificate: &str, key: &str) -> Result<Value, Error>
 }
 
 fn pem_file(name: &str, pem: &str, kind: FileKind, label: &str) -> Result<Value, Error> {
-    require_pem(pem, label)?;
+    require_pem(name, pem, label)?;
     declare(File::new(path("ssl", name)?, kind, format!("{}\n", pem.trim())))
 }
 
@@ -225,11 +225,14 @@ fn not_text(value: &Value) -> Error {
     Cause::data(FindingCode::InvalidValue, format!("text or a number is needed here, not {}", value.kind())).into()
 }
 
-fn require_pem(pem: &str, label: &str) -> Result<(), Cause> {
+fn require_pem(name: &str, pem: &str, label: &str) -> Result<(), Cause> {
     let complete = pem.contains("-----BEGIN ") && pem.contains(&format!("{label}-----")) && pem.contains("-----END ");
     if !complete {
-        return Err(Cause::data(FindingCode::InvalidValue, format!("the PEM text holds no complete {label} block"))
-            .hint("store the certificate and its key as PEM under tls.crt and tls.key"));
+        return Err(Cause::data(
+            FindingCode::InvalidValue,
+            format!("the PEM text for `{name}` holds no complete {label} block"),
+        )
+        .hint("store the certificate and its key as PEM under tls.crt and tls.key"));
     }
     if pem.chars().any(|c| c.is_control() && c != '\n' && c != '\r' && c != '\t') {
         return Err(Cause::data(FindingCode::InvalidValue, format!("the {label} block holds control characters")));

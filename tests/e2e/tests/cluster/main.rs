@@ -3,5 +3,11 @@
 //! One cluster is started for all tests; each has namespaces of its own, and the machine for itself.
 
 mod agent;
+mod bad_input;
+mod changes;
+mod leader;
 mod lifecycle;
+mod many;
+mod scale;
 mod served;
+mod serving;

@@ -1,11 +1,14 @@
 //! The example shop as a whole: two controllers, two HAProxy pods, backends, certificates.
 
-use anyhow::{Context as _, Result};
+use std::{fs, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
 use haptic_e2e::{
-    Answer, Certificate, Target,
+    Answer, Certificate, Target, binary,
     cluster::{Credentials, Passage, PodState, Room, TEMPLATE_CONFIG, condition, reason_of},
     eventually, get, ingress,
 };
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 pub(crate) const HAPTIC: &str = "app.kubernetes.io/name=haptic";
@@ -27,6 +30,8 @@ pub(crate) struct Served {
     pub(crate) credentials: Credentials,
     /// Of `shop.localhost`.
     pub(crate) certificate: Certificate,
+    /// The objects of haptic's own kinds as they were at first.
+    configuration: Vec<Value>,
 }
 
 /// What a test wants otherwise than the example; sees every object before it is applied.
@@ -67,20 +72,22 @@ impl Served {
         for (name, host) in [("api-tls", HOSTS[1].0), ("default-tls", "default.shop.localhost")] {
             room.apply_text(&Certificate::issue(host)?.manifest(name)).await?;
         }
+        let mut configuration = Vec::new();
+        for part in ["common/libraries", "common/plugins.yaml", "cluster/config.yaml"] {
+            configuration.extend(example(part)?);
+        }
+        room.apply(&configuration).await?;
+        permit(&room, &configuration).await?;
         for part in [
-            "common/libraries",
-            "common/plugins.yaml",
             "common/services.yaml",
             "common/ingresses.yaml",
             "cluster/backends.yaml",
-            "cluster/config.yaml",
-            "cluster/rbac.yaml",
             "cluster/haproxy.yaml",
             "cluster/controller.yaml",
         ] {
             room.apply(&example(part)?).await.with_context(|| format!("apply {part}"))?;
         }
-        Ok(Self { room, credentials, certificate })
+        Ok(Self { room, credentials, certificate, configuration })
     }
 
     pub(crate) fn targets() -> [Target; 2] {
@@ -125,6 +132,12 @@ impl Served {
         changed["metadata"]["generation"].as_i64().context("the server counts generations")
     }
 
+    /// Lets the controllers read what these objects name besides, as a user would before applying them.
+    pub(crate) async fn permit(&self, more: &[Value]) -> Result<()> {
+        let all: Vec<Value> = self.configuration.iter().chain(more).cloned().collect();
+        permit(&self.room, &all).await
+    }
+
     /// Waits until the configuration of this generation was judged, and returns status, reason and message.
     pub(crate) async fn judged(&self, generation: i64) -> Result<String> {
         let what = format!("the verdict about generation {generation} of the configuration");
@@ -135,6 +148,26 @@ impl Served {
         };
         self.room.objects.until((TEMPLATE_CONFIG, self.room.system(), "shop"), &what, judged).await
     }
+}
+
+/// Applies what `haptic rbac` says that a controller of these objects needs.
+async fn permit(room: &Room, configuration: &[Value]) -> Result<()> {
+    let folder = tempfile::tempdir().context("make a folder")?;
+    for (number, object) in configuration.iter().enumerate() {
+        // JSON is YAML.
+        fs::write(folder.path().join(format!("{number}.yaml")), object.to_string()).context("write a manifest")?;
+    }
+    let mut command = Command::new(binary());
+    command.args(["rbac", "--namespace", room.system(), "--config-dir"]).arg(folder.path());
+    let output = command.output().context("run haptic rbac")?;
+    ensure!(output.status.success(), "haptic rbac: {}", String::from_utf8_lossy(&output.stderr));
+    for document in serde_norway::Deserializer::from_slice(&output.stdout) {
+        let object = Value::deserialize(document).context("read what haptic rbac printed")?;
+        if !object.is_null() {
+            room.objects.apply(&object).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A header of the answer, if a pod of the shop gave it.
