@@ -19,11 +19,15 @@ pub struct Timestamp(pub u64);
 
 impl WallClock {
     pub fn system() -> Self {
-        Self(Arc::new(SystemTime::now))
+        Self::new(SystemTime::now)
+    }
+
+    pub fn new(read: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
     }
 
     pub fn fixed(seconds: u64) -> Self {
-        Self(Arc::new(move || UNIX_EPOCH + std::time::Duration::from_secs(seconds)))
+        Self::new(move || UNIX_EPOCH + std::time::Duration::from_secs(seconds))
     }
 
     pub fn now(&self) -> Now {

@@ -492,10 +492,6 @@ impl Shared {
         }
     }
 
-    fn source_settings(&self) -> SourceSettings {
-        SourceSettings::new(Jitter::random())
-    }
-
     fn writers(&self) -> Writers {
         Writers::of(self)
     }

@@ -58,7 +58,7 @@ impl RunOptions {
         // HAProxy's working directory is not ours, so every path it hears must be absolute.
         let state = fs::canonicalize(&state).with_context(|| format!("resolving {}", state.display()))?;
         match self.cluster.config {
-            Some(_) => self.cluster.run(&self.haproxy, &state, stop).await,
+            Some(_) => Box::pin(self.cluster.run(&self.haproxy, &state, stop)).await,
             None => self.standalone.run(self.haproxy, &state, stop).await,
         }
     }

@@ -53,8 +53,8 @@ async fn validate_says_what_the_controller_would() -> Result<()> {
 
     shop.edit(
         CONFIG,
-        "frontend/60-shop:\n      template: |\n",
-        "frontend/60-shop:\n      template: |\n        nonsense here\n",
+        "frontend/40-shop:\n      template: |\n",
+        "frontend/40-shop:\n      template: |\n        nonsense here\n",
     )?;
     let bad = haptic(&with("validate", &folders, &[]))?;
     ensure!(bad.code == 1, "{}{}", bad.out, bad.err);

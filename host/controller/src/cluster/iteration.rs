@@ -3,7 +3,9 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use haptic_kubernetes::{Election, ElectionClock, ElectionSettings, Ending, Jitter, SourceEnded, States};
+use haptic_kubernetes::{
+    Election, ElectionClock, ElectionSettings, Ending, Jitter, SourceEnded, SourceSettings, States,
+};
 use haptic_model::Finding;
 use haptic_store::Store;
 use thiserror::Error;
@@ -30,7 +32,7 @@ use crate::{
         leader::{LeaderElection, Leading, Retired, TermParts, lowest_version},
         probes::{IterationHealth, Stage, Variables},
         reload_authority::ReloadAuthority,
-        resource_feed::ResourceFeed,
+        resource_feed::{ResourceFeed, announce_initial_sync},
         schema::SchemaWatch,
         standing::{Refused, Served},
     },
@@ -135,8 +137,12 @@ impl Iteration {
 
         self.health.stage(Stage::ResourceWatchers);
         let resources = vetted.resources.clone();
-        let mut feed =
-            ResourceFeed::start(self.shared.api.clone(), &resources, &resolution, self.shared.source_settings());
+        let mut feed = ResourceFeed::start(
+            self.shared.api.clone(),
+            &resources,
+            &resolution,
+            SourceSettings::new(Jitter::random()),
+        );
         let mut store = Store::new(resources.clone());
         let states = feed.states();
         tokio::select! {
@@ -180,14 +186,14 @@ impl Iteration {
         let quarantine = Arc::new(Quarantine::default());
         let snapshot = core.store.lock().snapshot();
         quarantine.add(refused, |object| fingerprint(&snapshot, object));
-        feed.announce_initial_sync(&self.bus, &core.store.lock());
+        announce_initial_sync(&self.bus, &core.store.lock());
         let core = ActiveCore::new(Arc::new(core));
         let spec = &candidate.cluster;
         let discovery = DiscoverySettings::new(
             &self.shared.config.namespace,
             &spec.pod_labels,
             self.shared.agent_port,
-            self.shared.source_settings(),
+            SourceSettings::new(Jitter::random()),
             self.shared.discovery_metrics.clone(),
         )
         .map_err(|findings| NotAccepted::Refused { findings, waits: false })?;
@@ -256,7 +262,7 @@ impl Iteration {
         };
         self.shared.standing.send_modify(|standing| {
             let standing = Arc::make_mut(standing);
-            standing.owner = made.picture.owner.clone();
+            standing.owner.clone_from(&made.picture.owner);
             standing.serving = Some(made.served.clone());
         });
         let (leader, leading) = LeaderElection::start(parts, election, candidate, made.leads.clone());

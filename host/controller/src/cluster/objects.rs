@@ -10,7 +10,7 @@ use crate::cluster::{OwnWrites, revise::text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     pub(super) api_version: &'static str,
-    pub(super) kind: &'static str,
+    pub(super) name: &'static str,
     pub(super) resources: &'static str,
 }
 
@@ -20,12 +20,12 @@ pub(super) const CFG: Kind = own("HAProxyCfg", "haproxycfgs");
 pub(super) const MAP_FILE: Kind = own("HAProxyMapFile", "haproxymapfiles");
 pub(super) const GENERAL_FILE: Kind = own("HAProxyGeneralFile", "haproxygeneralfiles");
 pub(super) const CRT_LIST_FILE: Kind = own("HAProxyCRTListFile", "haproxycrtlistfiles");
-pub(super) const INGRESS: Kind = Kind { api_version: "networking.k8s.io/v1", kind: "Ingress", resources: "ingresses" };
-pub(super) const SERVICE: Kind = Kind { api_version: "v1", kind: "Service", resources: "services" };
-pub(super) const EVENT: Kind = Kind { api_version: "events.k8s.io/v1", kind: "Event", resources: "events" };
+pub(super) const INGRESS: Kind = Kind { api_version: "networking.k8s.io/v1", name: "Ingress", resources: "ingresses" };
+pub(super) const SERVICE: Kind = Kind { api_version: "v1", name: "Service", resources: "services" };
+pub(super) const EVENT: Kind = Kind { api_version: "events.k8s.io/v1", name: "Event", resources: "events" };
 
-const fn own(kind: &'static str, resources: &'static str) -> Kind {
-    Kind { api_version: "haptic.rs/v1alpha1", kind, resources }
+const fn own(name: &'static str, resources: &'static str) -> Kind {
+    Kind { api_version: "haptic.rs/v1alpha1", name, resources }
 }
 
 // === impl Kind ===

@@ -67,22 +67,6 @@ impl ResourceFeed {
         Ok(())
     }
 
-    /// Tells the bus, which is not started yet, what was read. It triggers nothing: IndexSynchronized does.
-    pub(crate) fn announce_initial_sync(&self, bus: &EventBus, store: &Store) {
-        let snapshot = store.snapshot();
-        for resource in store.resources() {
-            let total = snapshot.list(&resource.name).map_or(0, |objects| objects.len());
-            let change = ResourceChange {
-                resource: resource.name.clone(),
-                initial_sync: true,
-                objects: Vec::new(),
-                total,
-                since: Instant::now(),
-            };
-            bus.publish(Event::ResourceIndexUpdated { correlation: bus.correlate(), change });
-        }
-    }
-
     /// Ends when it is told to stop.
     ///
     /// # Errors
@@ -130,6 +114,22 @@ impl ResourceFeed {
                 self.watcher.changed(bus, &update.resource, ChangedObject { object, change });
             }
         }
+    }
+}
+
+/// Tells the bus, which is not started yet, what was read. It triggers nothing: IndexSynchronized does.
+pub(crate) fn announce_initial_sync(bus: &EventBus, store: &Store) {
+    let snapshot = store.snapshot();
+    for resource in store.resources() {
+        let total = snapshot.list(&resource.name).map_or(0, |objects| objects.len());
+        let change = ResourceChange {
+            resource: resource.name.clone(),
+            initial_sync: true,
+            objects: Vec::new(),
+            total,
+            since: Instant::now(),
+        };
+        bus.publish(Event::ResourceIndexUpdated { correlation: bus.correlate(), change });
     }
 }
 

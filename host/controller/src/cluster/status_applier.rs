@@ -193,17 +193,16 @@ pub async fn tell_of_standing(
 ) -> Infallible {
     let picture = watch::Sender::new(Picture::default());
     let collector = async {
+        let (mut standing_open, mut plugins_open) = (true, true);
         loop {
             picture.send_modify(|picture| {
                 picture.standing = standing.borrow_and_update().clone();
                 picture.plugins = plugins.borrow_and_update().clone();
             });
-            let closed = tokio::select! {
-                changed = standing.changed() => changed.is_err(),
-                changed = plugins.changed() => changed.is_err(),
-            };
-            if closed {
-                std::future::pending::<()>().await;
+            tokio::select! {
+                changed = standing.changed(), if standing_open => standing_open = changed.is_ok(),
+                changed = plugins.changed(), if plugins_open => plugins_open = changed.is_ok(),
+                else => std::future::pending().await,
             }
         }
     };

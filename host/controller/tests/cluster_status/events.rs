@@ -1,9 +1,15 @@
 //! Events about rejected objects.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
+};
 
 use anyhow::{Context as _, Result};
-use haptic_controller::pipeline::Render;
+use haptic_controller::{clock::WallClock, pipeline::Render};
 use haptic_model::{Finding, FindingCode, ObjectRef};
 use serde_json::{Value, json};
 
@@ -79,5 +85,38 @@ async fn a_rejected_object_gets_one_event_that_says_what_is_wrong_where_and_what
     assert_eq!(longest, Some(1024));
     let first = all.iter().find(|known| known["metadata"]["uid"] == event["metadata"]["uid"]);
     assert_eq!(first.map(|known| &known["metadata"]["resourceVersion"]), Some(&event["metadata"]["resourceVersion"]));
+    term.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finding_that_comes_back_counts_up() -> Result<()> {
+    let seconds = Arc::new(AtomicU64::new(1_800_000_000));
+    let read = seconds.clone();
+    let mut scene = Scene::new(json!({})).await?;
+    scene.clock = WallClock::new(move || UNIX_EPOCH + Duration::from_secs(read.load(Ordering::Relaxed)));
+    let about = |name: &str| {
+        Finding::error(FindingCode::InvalidValue, "no such port").about(Some(ObjectRef::new(
+            "Ingress",
+            &scene.room.namespace,
+            name,
+        )))
+    };
+    let term = scene.lead(&["a"]);
+    let render = scene.render(1, &[]);
+    term.serves(&with(&render, vec![about("one")]), &["a"]);
+    let first = events(&scene, 1).await?.remove(0);
+    assert_eq!(first["eventTime"], "2027-01-15T08:00:00.000000Z");
+    // That the other one is told of proves that the first one was seen to be gone.
+    term.serves(&with(&render, vec![about("two")]), &["a"]);
+    events(&scene, 2).await?;
+    seconds.fetch_add(120, Ordering::Relaxed);
+    term.serves(&with(&render, vec![about("one"), about("two")]), &["a"]);
+    let series = eventually("it counts up", || async {
+        let event = scene.object(GROUP, "events", first["metadata"]["name"].as_str().unwrap_or_default()).await?;
+        Ok(event.get("series").cloned())
+    })
+    .await?;
+    assert_eq!(series, json!({ "count": 2, "lastObservedTime": "2027-01-15T08:02:00.000000Z" }));
+    assert_eq!(events(&scene, 2).await?.len(), 2);
     term.end().await
 }

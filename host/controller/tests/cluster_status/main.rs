@@ -10,6 +10,8 @@
 mod cluster;
 mod events;
 mod ingresses;
+mod outage;
+mod permissions;
 mod published;
 mod scene;
 mod secrets;

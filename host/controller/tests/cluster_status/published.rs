@@ -1,6 +1,7 @@
 //! The published output: what is there, what stays, what goes, and what it says about pods.
 
 use anyhow::{Context as _, Result};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use haptic_controller::pod::PodOutcome;
 use http::Method;
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ async fn what_pods_serve_is_published_an_unchanged_file_keeps_its_object_and_wha
 
     // The host stays, so the map does; a server moves, so the configuration does not.
     let text = crate::scene::INGRESS.replace("10.0.0.1", "10.0.0.2");
-    let other = Scene::render_with(&scene, &text, 2, std::slice::from_ref(&web))?;
+    let other = Scene::render_with(&text, 2, std::slice::from_ref(&web))?;
     term.rendered(&other);
     term.answered(&other, &["a"], PodOutcome::Serving);
     let plan = other.plan().to_string();
@@ -183,4 +184,59 @@ async fn a_term_that_ended_publishes_nothing() -> Result<()> {
     let all = scene.published("haproxycfgs").await?;
     assert_eq!((all.len(), &all[0]["metadata"]["uid"]), (1, &before["metadata"]["uid"]));
     next.end().await
+}
+
+/// The text of a configuration that is compressed and in parts.
+async fn joined(scene: &Scene, parts: u64) -> Result<String> {
+    let all = eventually(&format!("there are {parts} parts"), || async {
+        let all = scene.published("haproxycfgs").await?;
+        Ok((all.len() as u64 == parts).then_some(all))
+    })
+    .await?;
+    let part = |number: u64| {
+        let found = all.iter().find(|cfg| cfg["spec"]["part"] == number && cfg["spec"]["parts"] == parts);
+        found.and_then(|cfg| cfg["spec"]["content"].as_str()).context("a part is missing")
+    };
+    let text = (1..=parts).map(part).collect::<Result<String>>()?;
+    Ok(String::from_utf8(zstd::decode_all(BASE64_STANDARD.decode(text)?.as_slice())?)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_object_cannot_hold_is_split_and_what_is_too_large_for_that_is_said() -> Result<()> {
+    let mut scene = Scene::new(json!({})).await?;
+    scene.settings.object_limit = 120;
+    let web = scene.ingress("web", "web.example").await?;
+    let render = scene.render(1, std::slice::from_ref(&web));
+    let text = String::from_utf8(render.output.rendered.files["haproxy.cfg"].content.to_vec())?;
+    let term = scene.lead(&PODS);
+    term.serves(&render, &PODS);
+    let first = cfg(&scene, "every pod has it", |cfg| synced(cfg) == Some("True")).await?;
+    let parts = first["spec"]["parts"].as_u64().context("it is split")?;
+    assert_eq!(joined(&scene, parts).await?, text);
+
+    // A part that is gone is made again, and all of them go together.
+    let last = format!("{}-p{parts}", name(&first));
+    let path = scene.room.path("apis/haptic.rs/v1alpha1", "haproxycfgs");
+    scene.room.delete(&format!("{path}/{last}")).await?;
+    term.audit();
+    assert_eq!(joined(&scene, parts).await?, text);
+    term.end().await?;
+
+    scene.settings.object_limit = 4;
+    let term = scene.lead(&PODS);
+    let render = scene.render(2, &[]);
+    term.serves(&render, &PODS);
+    let plan = render.plan().to_string();
+    let told = cfg(&scene, "it says that it is not published", |cfg| {
+        let conditions = cfg["status"]["conditions"].as_array();
+        let published = conditions.into_iter().flatten().find(|condition| condition["type"] == "Published");
+        cfg["spec"]["plan"] == *plan && published.is_some_and(|published| published["reason"] == "TooLarge")
+    })
+    .await?;
+    assert!(told["spec"]["content"].as_str().is_some_and(|text| text.contains("not published: TooLarge")), "{told}");
+    eventually("all parts of the older one are gone", || async {
+        Ok((scene.published("haproxycfgs").await?.len() == 1).then_some(()))
+    })
+    .await?;
+    term.end().await
 }

@@ -1,6 +1,6 @@
 //! A configuration in a namespace of its own, the stages on a bus, and the fleet's answers.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use haptic_controller::{
@@ -32,10 +32,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::cluster::Room;
+use crate::cluster::{Cluster, Room};
 
 /// Longer than anything here takes.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_mins(1);
 
 /// Serves every Ingress by a backend of its own and an entry of a map.
 pub(crate) const CONFIG: &str = r#"global
@@ -63,7 +63,7 @@ pub(crate) struct Scene {
     pub(crate) own_writes: OwnWrites,
     pub(crate) api: Api,
     pub(crate) clock: WallClock,
-    settings: PublisherSettings,
+    pub(crate) settings: PublisherSettings,
 }
 
 /// A leader's term: its stages and its scope of the bus.
@@ -80,8 +80,20 @@ impl Scene {
     }
 
     pub(crate) async fn with(controller: Value, config: &str, ingress: &str) -> Result<Self> {
+        static INSTALLED: OnceCell<()> = OnceCell::const_new();
         let room = Room::new().await?;
+        INSTALLED.get_or_try_init(|| install(&room)).await?;
+        Self::make(room, controller, config, ingress).await
+    }
+
+    /// In a cluster of its own, which may be stopped.
+    pub(crate) async fn alone(cluster: &Cluster) -> Result<Self> {
+        let room = Room::of(cluster).await?;
         install(&room).await?;
+        Self::make(room, json!({}), CONFIG, INGRESS).await
+    }
+
+    async fn make(room: Room, controller: Value, config: &str, ingress: &str) -> Result<Self> {
         let object = configuration(config, ingress, &controller);
         let path = room.path("apis/haptic.rs/v1alpha1", "haproxytemplateconfigs");
         let made = room.send(Method::POST, &path, &object).await?;
@@ -135,7 +147,7 @@ impl Scene {
             self.own_writes.clone(),
             self.clock.clone(),
             Reporter::new("haptic-0"),
-            self.write_settings(),
+            Self::write_settings(),
         );
         bus.start();
         let stages = vec![tokio::spawn(publisher.run()), tokio::spawn(applier.run())];
@@ -144,7 +156,7 @@ impl Scene {
         term
     }
 
-    pub(crate) fn write_settings(&self) -> WriteSettings {
+    pub(crate) fn write_settings() -> WriteSettings {
         let mut settings = WriteSettings::new(Jitter::random());
         (settings.pace, settings.grace, settings.backoff) = (Duration::from_millis(20), Duration::ZERO, quick());
         settings
@@ -156,7 +168,7 @@ impl Scene {
     }
 
     /// The same with another text for each Ingress.
-    pub(crate) fn render_with(&self, ingress: &str, seq: u64, objects: &[Value]) -> Result<Arc<Render>> {
+    pub(crate) fn render_with(ingress: &str, seq: u64, objects: &[Value]) -> Result<Arc<Render>> {
         let core = core(&configuration(CONFIG, ingress, &json!({})))?;
         Ok(render(&core, seq, objects))
     }
@@ -350,27 +362,23 @@ fn quick() -> Backoff {
     Backoff { first, longest, longest_unreachable: longest }
 }
 
-/// The definitions, once for the cluster.
+/// The definitions.
 async fn install(room: &Room) -> Result<()> {
-    static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    let install = || async {
-        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let mut names = BTreeMap::new();
-        for crd in haptic_api::crds() {
-            let mut object = serde_json::to_value(&crd)?;
-            object["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            object["kind"] = json!("CustomResourceDefinition");
-            room.apply(&format!("{definitions}/{}?fieldManager=test", name(&object)), &object).await?;
-            names.insert(crd.spec.names.plural, ());
-        }
-        for plural in names.into_keys() {
-            let path = room.path("apis/haptic.rs/v1alpha1", &plural);
-            eventually(&format!("{plural} are served"), || async {
-                Ok(room.send(Method::GET, &path, &Value::Null).await.ok())
-            })
-            .await?;
-        }
-        anyhow::Ok(())
-    };
-    INSTALLED.get_or_try_init(install).await.map(|()| ())
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut names = Vec::new();
+    for crd in haptic_api::crds() {
+        let mut object = serde_json::to_value(&crd)?;
+        object["apiVersion"] = json!("apiextensions.k8s.io/v1");
+        object["kind"] = json!("CustomResourceDefinition");
+        room.apply(&format!("{definitions}/{}?fieldManager=test", name(&object)), &object).await?;
+        names.push(crd.spec.names.plural);
+    }
+    for plural in names {
+        let path = room.path("apis/haptic.rs/v1alpha1", &plural);
+        eventually(&format!("{plural} are served"), || async {
+            Ok(room.send(Method::GET, &path, &Value::Null).await.ok())
+        })
+        .await?;
+    }
+    Ok(())
 }

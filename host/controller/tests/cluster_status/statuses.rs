@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use haptic_api::PluginReason;
 use haptic_controller::{
     cluster::{ConfigStanding, Refused, Served, tell_of_standing},
+    plugin_loader::{PluginFault, PluginState, Proof},
     pod::PodOutcome,
 };
 use haptic_model::{Finding, FindingCode};
@@ -132,7 +134,7 @@ async fn replicas_tell_together_how_a_configuration_stands_while_nobody_leads() 
                 watch::Sender::new(Arc::default()).subscribe(),
                 scene.own_writes.clone(),
                 scene.clock.clone(),
-                scene.write_settings(),
+                Scene::write_settings(),
             ))
         })
         .collect();
@@ -149,5 +151,61 @@ async fn replicas_tell_together_how_a_configuration_stands_while_nobody_leads() 
     })
     .await?;
     replicas.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_says_how_far_it_came_and_what_to_do() -> Result<()> {
+    let scene = Scene::new(json!({})).await?;
+    let object = json!({
+        "apiVersion": "haptic.rs/v1alpha1", "kind": "HAProxyPlugin", "metadata": { "name": "policy" },
+        "spec": { "module": { "http": { "url": "https://modules.example/policy.wasm" } }, "sha256": "0".repeat(64) },
+    });
+    scene.room.send(Method::POST, &scene.room.path("apis/haptic.rs/v1alpha1", "haproxyplugins"), &object).await?;
+    let fault = PluginFault {
+        reason: PluginReason::NotFound,
+        message: "https://modules.example/policy.wasm answers 404".to_owned(),
+        next_step: "correct module.http.url".to_owned(),
+    };
+    let state = |generation, progress| PluginState {
+        namespace: scene.room.namespace.as_str().into(),
+        name: "policy".into(),
+        generation: Some(generation),
+        proof: Proof::Pin,
+        progress,
+        missing: None,
+    };
+    let plugins = watch::Sender::new(Arc::new(vec![state(1, Err(fault))]));
+    let telling = tokio::spawn(tell_of_standing(
+        scene.api.clone(),
+        scene.standing.subscribe(),
+        plugins.subscribe(),
+        scene.own_writes.clone(),
+        scene.clock.clone(),
+        Scene::write_settings(),
+    ));
+    let fetched = |status: &'static str, reason: &'static str, generation: i64| {
+        let scene = &scene;
+        async move {
+            eventually(&format!("Fetched is {status} because {reason}"), || async {
+                let plugin = scene.object("apis/haptic.rs/v1alpha1", "haproxyplugins", "policy").await?;
+                let conditions = plugin["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                let found = conditions.into_iter().find(|condition| condition["type"] == "Fetched");
+                let holds = |found: &Value| {
+                    found["status"] == status
+                        && found["reason"] == reason
+                        && plugin["status"]["observedGeneration"] == generation
+                };
+                Ok(found.filter(holds))
+            })
+            .await
+        }
+    };
+    let condition = fetched("False", "NotFound", 1).await?;
+    let message = condition["message"].as_str().unwrap_or_default();
+    assert!(message.contains("answers 404; next step: correct module.http.url"), "{message}");
+    plugins.send_replace(Arc::new(vec![state(2, Ok(()))]));
+    fetched("True", "Succeeded", 2).await?;
+    telling.abort();
     Ok(())
 }

@@ -14,7 +14,10 @@ use bytes::Bytes;
 use clap::Args;
 use haptic_controller::{
     clock::WallClock,
-    cluster::{ClusterOptions, ConfigName, DebugServer, Debugged, Health, ProbeServer, SharedRegistry, run_cluster},
+    cluster::{
+        ClusterOptions, ConfigName, DebugServer, Debugged, Health, MetricsServer, ProbeServer, SharedRegistry,
+        run_cluster,
+    },
     commentator::History,
 };
 use haptic_haproxy::version::HaproxyBinary;
@@ -54,6 +57,9 @@ pub(super) struct ClusterArgs {
     /// Serve /metrics, /debug/events and /debug/vars; a loopback address
     #[arg(long, requires = "config", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
     debug_listen: SocketAddr,
+    /// Serve /metrics alone, for a Prometheus that comes from elsewhere; default: not at all
+    #[arg(long, requires = "config", value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<SocketAddr>,
 }
 
 // === impl ClusterArgs ===
@@ -90,6 +96,10 @@ impl ClusterArgs {
         let mut servers = JoinSet::new();
         servers.spawn(probes.run(ended.clone()));
         servers.spawn(debug.run(ended.clone()));
+        if let Some(address) = self.metrics_listen {
+            let metrics = MetricsServer::bind(address, registry.clone()).await?;
+            servers.spawn(metrics.run(ended.clone()));
+        }
 
         let options = ClusterOptions {
             config: ConfigName { namespace: namespace.into(), name: config.into() },
@@ -110,7 +120,7 @@ impl ClusterArgs {
             debugged,
             stop,
         };
-        let outcome = run_cluster(options, &registry).await;
+        let outcome = Box::pin(run_cluster(options, &registry)).await;
         ended.cancel();
         while servers.join_next().await.is_some() {}
         outcome?;

@@ -22,6 +22,12 @@ impl Credentials {
         Ok(Self { authority, controller, agent })
     }
 
+    /// The entries of a Secret with a new certificate of the controller, by the same CA.
+    pub fn controller_again(&self) -> Result<Value> {
+        let pair = self.authority.issue(&Subject::controller()).context("make the controller's certificate")?;
+        Ok(json!({ "tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": self.authority.pem() }))
+    }
+
     /// Both Secrets of the example.
     pub fn secrets(&self) -> [Value; 2] {
         [("haptic-credentials", &self.controller), ("haptic-agent", &self.agent)].map(|(name, pair)| {

@@ -151,7 +151,7 @@ impl Objects {
         };
         let waited = timeout(bound, waiting).await;
         waited.map_err(|_| {
-            let shown: Vec<_> = last.values().map(|object| in_short(object)).collect();
+            let shown: Vec<_> = last.values().map(in_short).collect();
             anyhow::anyhow!("waited {bound:?} in vain for: {what}; there is {} {}", kind.kind, shown.join("\n"))
         })
     }

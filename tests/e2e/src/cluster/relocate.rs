@@ -80,7 +80,9 @@ impl Relocation {
                     match value {
                         Value::String(_) if NAMING.contains(&name.as_str()) => self.rename(value),
                         Value::Array(items) if NAMING.contains(&name.as_str()) => {
-                            items.iter_mut().for_each(|item| self.rename(item));
+                            for item in items {
+                                self.rename(item);
+                            }
                         }
                         _ => self.walk(value),
                     }

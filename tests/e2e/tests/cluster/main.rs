@@ -6,6 +6,7 @@ mod agent;
 mod bad_input;
 mod changes;
 mod leader;
+mod lifecycle;
 mod many;
 mod outage;
 mod scale;

@@ -37,7 +37,7 @@ fn what_somebody_knows_of_a_newer_generation_stays() {
 #[test]
 fn that_nothing_is_known_is_said_only_where_nothing_was() {
     let pending = Draft::pending("Ours", "Pending", "wait", None);
-    assert_eq!(merged(None, &[pending.clone()], Timestamp(0)).unwrap()[0]["status"], "Unknown");
+    assert_eq!(merged(None, std::slice::from_ref(&pending), Timestamp(0)).unwrap()[0]["status"], "Unknown");
     let present = merged(None, &[draft("Ours", True, 5)], Timestamp(0)).unwrap();
     assert_eq!(merged(Some(&present), &[pending], Timestamp(60)), None);
 }

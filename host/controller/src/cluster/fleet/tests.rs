@@ -83,7 +83,7 @@ fn what_an_earlier_leader_knew_stands_until_the_pod_says_otherwise() {
     let known = BTreeMap::from([("a".to_owned(), before.clone()), ("gone".to_owned(), before.clone())]);
     let mut fleet = Fleet::default();
     fleet.discovered(&[pod("a")]);
-    assert_eq!(fleet.entries(&known), [before.clone()]);
+    assert_eq!(fleet.entries(&known), std::slice::from_ref(&before));
     fleet.reported(&report("a", plan, PodOutcome::Failed), Timestamp(9));
     let failing = fleet.entries(&known).remove(0);
     assert_eq!(failing.last_error_first_seen_at, before.last_error_first_seen_at);

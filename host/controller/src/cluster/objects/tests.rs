@@ -18,7 +18,7 @@ fn the_answer_to_a_write_is_known_when_the_watch_brings_it() {
     let raw = |version: &str| {
         let mut object = answer.clone();
         object["metadata"]["resourceVersion"] = json!(version);
-        RawObject::new(&object, "", source.clone()).unwrap()
+        RawObject::new(&object, "shop", source.clone()).unwrap()
     };
     assert!(own_writes.made(&raw("7")));
     assert!(!own_writes.made(&raw("8")));

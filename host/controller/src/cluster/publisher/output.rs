@@ -101,7 +101,7 @@ impl Output {
             let files = self.files.iter().filter(|file| file.key.kind == kind);
             files
                 .map(|file| PublishedObject {
-                    kind: kind.kind.to_owned(),
+                    kind: kind.name.to_owned(),
                     name: file.key.name.to_string(),
                     namespace: namespace.to_owned(),
                 })
@@ -136,7 +136,7 @@ impl Kinds {
 impl Published {
     fn new(kind: Kind, owner: &ConfigOwner, path: &str, content: &str) -> Self {
         let mut framer = Framer::default();
-        for field in [FORM, &owner.uid, kind.kind, path, content] {
+        for field in [FORM, &owner.uid, kind.name, path, content] {
             framer.field(field);
         }
         let identity: String = framer.finish().to_string().chars().take(16).collect();
@@ -189,7 +189,7 @@ impl Published {
                 metadata["annotations"] = json!({ PARTS_ANNOTATION: parts.to_string() });
             }
         }
-        json!({ "apiVersion": self.key.kind.api_version, "kind": self.key.kind.kind, "metadata": metadata, "spec": spec })
+        json!({ "apiVersion": self.key.kind.api_version, "kind": self.key.kind.name, "metadata": metadata, "spec": spec })
     }
 }
 

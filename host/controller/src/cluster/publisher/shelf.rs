@@ -74,11 +74,8 @@ impl Shelf {
             let listing = if kind == CFG { Listing::Whole } else { Listing::Metadata };
             for object in shelf.list(kind, listing).await? {
                 let Some(key) = shelf.note(kind, &object) else { continue };
-                if kind == CFG
-                    && first_name(&key.name) == &*key.name
-                    && let Some(set) = Set::of(&object)
-                {
-                    shelf.sets.insert(key.name, set);
+                if kind == CFG && first_name(&key.name) == &*key.name {
+                    shelf.sets.insert(key.name, Set::of(&object));
                 }
             }
         }

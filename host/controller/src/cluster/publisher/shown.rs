@@ -46,7 +46,7 @@ pub(super) enum Place {
 
 impl Set {
     /// As an earlier leader left it.
-    pub(super) fn of(object: &Value) -> Option<Self> {
+    pub(super) fn of(object: &Value) -> Self {
         let status = object["status"].clone();
         let auxiliary: AuxiliaryFiles = parsed(&status["auxiliaryFiles"]);
         let of = |kind, list: &[haptic_api::PublishedObject]| -> Vec<Key> {
@@ -56,7 +56,7 @@ impl Set {
             .into_iter()
             .chain(of(GENERAL_FILE, &auxiliary.general_files))
             .chain(of(CRT_LIST_FILE, &auxiliary.crt_list_files));
-        Some(Self {
+        Self {
             plan: text(object, "/spec/plan").unwrap_or_default().to_owned(),
             files: files.collect(),
             withheld: parsed(&status["withheldFiles"]),
@@ -64,7 +64,7 @@ impl Set {
             generation: object.pointer("/metadata/generation").and_then(Value::as_i64),
             auxiliary,
             status,
-        })
+        }
     }
 
     /// As it was put now; `before` is the same one as it was known.

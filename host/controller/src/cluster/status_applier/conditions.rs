@@ -127,21 +127,17 @@ pub(super) fn deployed(picture: &Picture, generation: Option<i64>) -> Draft {
 pub(super) fn degraded(picture: &Picture, generation: Option<i64>) -> Draft {
     let troubled = picture.fleet.troubled();
     let Some(first) = troubled.iter().find(|pod| !pod.answered).or(troubled.first()) else {
-        return match picture.fleet.is_known() {
-            true => {
-                Draft::new(Kind::Degraded, False, Reason::AllPodsAnswer, "no pod fails again and again", generation)
-            }
-            false => Draft::pending(Kind::Degraded, Reason::Pending, "pods are being looked for", generation),
-        };
+        if !picture.fleet.is_known() {
+            return Draft::pending(Kind::Degraded, Reason::Pending, "pods are being looked for", generation);
+        }
+        return Draft::new(Kind::Degraded, False, Reason::AllPodsAnswer, "no pod fails again and again", generation);
     };
-    let (reason, what, step) = match first.answered {
-        false => (
-            Reason::PodNeverAnswered,
-            "never answered since it was found",
-            "see that the agent runs in it, that its port is reachable from here, and that the certificates of both \
-             sides are of one authority",
-        ),
-        true => (Reason::PodFailing, "fails again and again", "read the log of the agent in it"),
+    let (reason, what, step) = if first.answered {
+        (Reason::PodFailing, "fails again and again", "read the log of the agent in it")
+    } else {
+        let step = "see that the agent runs in it, that its port is reachable from here, and that the certificates of \
+                    both sides are of one authority";
+        (Reason::PodNeverAnswered, "never answered since it was found", step)
     };
     let more = match troubled.len() - 1 {
         0 => String::new(),

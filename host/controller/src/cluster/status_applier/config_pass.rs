@@ -128,3 +128,6 @@ pub(super) async fn keep_addresses(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

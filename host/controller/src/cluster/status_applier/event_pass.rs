@@ -133,7 +133,7 @@ impl EventPass {
             about["uid"] = json!(uid);
         }
         json!({
-            "apiVersion": EVENT.api_version, "kind": EVENT.kind,
+            "apiVersion": EVENT.api_version, "kind": EVENT.name,
             "metadata": { "name": name, "namespace": namespace },
             "eventTime": micro(now),
             "reportingController": self.reporter.controller,

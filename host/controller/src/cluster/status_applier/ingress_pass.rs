@@ -207,10 +207,10 @@ fn next(entries: &[Value], own: &BTreeSet<Arc<str>>, wanted: &BTreeSet<Arc<str>>
 }
 
 /// Ingresses that have text in the render.
-fn served(render: &Render) -> BTreeSet<ObjectRef> {
+fn served(render: &Render) -> BTreeSet<&ObjectRef> {
     let spans = render.output.rendered.sources.files.values().flat_map(|spans| spans.iter());
     let objects = spans.filter_map(|span| span.origin.object.as_ref());
-    objects.filter(|object| &*object.kind == INGRESS.kind).cloned().collect()
+    objects.filter(|object| &*object.kind == INGRESS.name).collect()
 }
 
 /// All that the render was made from.
@@ -219,7 +219,7 @@ fn ingresses(render: &Render) -> Vec<Arc<Object>> {
     for resource in render.snapshot.resources() {
         let Ok(objects) = render.snapshot.list(resource) else { continue };
         // All objects of a resource have one kind.
-        if objects.first().is_some_and(|first| &*first.reference().kind == INGRESS.kind && is_of_group(first)) {
+        if objects.first().is_some_and(|first| &*first.reference().kind == INGRESS.name && is_of_group(first)) {
             all.extend(objects.iter().cloned());
         }
     }

@@ -57,11 +57,11 @@ impl Picture {
                 self.settle(None);
             }
             Event::ReconciliationFailed { error, .. } => self.failed = Some(error),
-            Event::RenderGateCompleted { outcome, .. } => {
-                // Verdicts wait in slots of their own, so that an older one may come late.
-                if self.judged.as_ref().is_none_or(|known| known.seq <= outcome.seq) {
-                    self.judged = Some(outcome);
-                }
+            // Verdicts wait in slots of their own, so that an older one may come late.
+            Event::RenderGateCompleted { outcome, .. }
+                if self.judged.as_ref().is_none_or(|known| known.seq <= outcome.seq) =>
+            {
+                self.judged = Some(outcome);
             }
             Event::DeploymentCompleted { render, reports, .. } => {
                 reports.iter().for_each(|report| self.fleet.reported(report, now));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cluster::{objects::SERVICE, revise::text};
 
 /// How long what was read of the Service is believed.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_mins(1);
 /// The same while it has no address: its load balancer is being made.
 const FRESH_WHILE_NONE: Duration = Duration::from_secs(10);
 

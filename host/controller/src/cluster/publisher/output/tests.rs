@@ -23,7 +23,7 @@ fn render(files: &[(&str, FileKind, &[u8])]) -> Render {
 }
 
 fn names(output: &Output) -> Vec<(&'static str, String)> {
-    output.files.iter().map(|file| (file.key.kind.kind, file.key.name.to_string())).collect()
+    output.files.iter().map(|file| (file.key.kind.name, file.key.name.to_string())).collect()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn keys_are_named_and_never_published_whatever_file_they_stand_in() {
         ("maps/a.map", FileKind::Map, key),
     ]);
     let output = Output::of(&render, &owner("shop"), &mut Kinds::default());
-    let kinds: Vec<_> = output.files.iter().map(|file| (file.key.kind.kind, &*file.path)).collect();
+    let kinds: Vec<_> = output.files.iter().map(|file| (file.key.kind.name, &*file.path)).collect();
     assert_eq!(kinds, [("HAProxyGeneralFile", "general/ca.pem"), ("HAProxyCRTListFile", "lists/a.list")]);
     let withheld: Vec<_> = output.withheld.iter().map(|file| (&*file.path, file.reason)).collect();
     let expected = [

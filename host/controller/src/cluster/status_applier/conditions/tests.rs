@@ -17,8 +17,8 @@ fn said(draft: &Draft) -> (ConditionStatus, &str) {
     (draft.status, draft.reason.as_str())
 }
 
-fn serving(generation: i64) -> Option<Served> {
-    Some(Served { generation, warnings: Arc::new([]) })
+fn serving(generation: i64) -> Served {
+    Served { generation, warnings: Arc::new([]) }
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_refused_candidate_says_what_goes_on_serving_who_refused_it_and_what_to_do()
         .at("ssl.yaml", 7, 0)
         .hint("raise the minimum");
     let refused = Some(Refused { generation: 4, findings: Arc::new([finding]) });
-    let draft = accepted(&ConfigStanding { serving: serving(3), refused, ..ConfigStanding::default() });
+    let draft = accepted(&ConfigStanding { serving: Some(serving(3)), refused, ..ConfigStanding::default() });
     assert_eq!(said(&draft), (False, "ValidatorRefused"));
     assert_eq!(draft.generation, Some(4));
     for words in
@@ -35,7 +35,7 @@ fn a_refused_candidate_says_what_goes_on_serving_who_refused_it_and_what_to_do()
     {
         assert!(draft.message.contains(words), "{}", draft.message);
     }
-    let draft = accepted(&ConfigStanding { serving: serving(4), ..ConfigStanding::default() });
+    let draft = accepted(&ConfigStanding { serving: Some(serving(4)), ..ConfigStanding::default() });
     assert_eq!((said(&draft), draft.generation), ((True, "Accepted"), Some(4)));
     let warnings: Arc<[Finding]> = Arc::new([Finding::warning(FindingCode::TemplateWarning, "old field")]);
     let standing = ConfigStanding { serving: Some(Served { generation: 4, warnings }), ..ConfigStanding::default() };

@@ -36,7 +36,9 @@ async fn the_settled_render_is_the_newest_that_every_pod_acknowledged() {
     let (first, second) = (render(1, "a"), render(2, "b"));
     let mut picture = Picture::default();
     let mut settled = |events: Vec<Event>| {
-        events.into_iter().for_each(|event| picture.take(event, Timestamp(0)));
+        for event in events {
+            picture.take(event, Timestamp(0));
+        }
         picture.settled.as_ref().map(|render| render.seq)
     };
     let rendered =
