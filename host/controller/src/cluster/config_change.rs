@@ -47,6 +47,8 @@ struct Judged {
     waits: bool,
     /// It did not pass because of something that nobody tells when it comes.
     ask_again: bool,
+    /// It did not pass.
+    refused: bool,
 }
 
 // === impl ConfigChangeHandler ===
@@ -57,7 +59,8 @@ impl ConfigChangeHandler {
         let mut modules = self.loader.gate.loader.modules().changed();
         // One may have come since the iteration was made.
         modules.mark_changed();
-        let mut judged = Judged { picture: self.active.clone(), waits: self.active_waits, ask_again: false };
+        let mut judged =
+            Judged { picture: self.active.clone(), waits: self.active_waits, ask_again: false, refused: false };
         let mut trial: Option<Trial> = None;
         // What changed while the iteration was made.
         self.pictures.mark_changed();
@@ -70,9 +73,14 @@ impl ConfigChangeHandler {
                         break;
                     }
                     let newest = self.pictures.borrow_and_update().clone();
-                    if let Some(picture) = newest.filter(|picture| !picture.makes_the_same(&judged.picture)) {
-                        judged = Judged { picture: picture.clone(), waits: false, ask_again: false };
+                    let Some(picture) = newest else { continue };
+                    if !picture.makes_the_same(&judged.picture) {
+                        judged = Judged { picture: picture.clone(), waits: false, ask_again: false, refused: false };
                         self.try_out(picture, &mut trial);
+                    } else if judged.refused && picture.has_other_credentials(&judged.picture) {
+                        // What was missing may be there now.
+                        judged.picture = picture.clone();
+                        self.judge(picture, &mut trial);
                     }
                 }
                 verdict = verdict_of(&mut trial) => {
@@ -121,10 +129,10 @@ impl ConfigChangeHandler {
     }
 
     fn conclude(&self, picture: Arc<ConfigPicture>, verdict: Result<AcceptedSnapshot, NotAccepted>) -> Judged {
-        let mut judged = Judged { picture, waits: false, ask_again: false };
+        let mut judged = Judged { picture, waits: false, ask_again: false, refused: true };
         match verdict {
             Ok(snapshot) => {
-                judged.waits = snapshot.waits;
+                judged = Judged { waits: snapshot.waits, refused: false, ..judged };
                 tracing::info!(target: "haptic::config", "{} is accepted", snapshot.candidate.name);
                 if judged.picture.credentials_key() != self.active.credentials_key() {
                     self.authority.credentials_changed();

@@ -111,11 +111,31 @@ impl ConfigWatch {
     /// # Errors
     /// When a task of the source ended.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), SourceEnded> {
+        let mut states = self.source.states();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 update = self.source.next() => self.take(update?),
+                Ok(()) = states.changed() => {
+                    let states = states.borrow_and_update().clone();
+                    self.give_up_forbidden(&states);
+                }
             }
+        }
+    }
+
+    /// A Secret or ConfigMap that may not be read is one that is not there, for who names it: that is told. It counts
+    /// again as soon as it may be read.
+    fn give_up_forbidden(&mut self, states: &States) {
+        let before = self.unread.len();
+        for resource in self.named.values() {
+            let trouble = states.get(resource).and_then(|state| state.trouble());
+            if trouble.is_some_and(|trouble| trouble.is_forbidden()) {
+                self.unread.remove(resource);
+            }
+        }
+        if self.unread.len() < before {
+            self.publish();
         }
     }
 
@@ -139,6 +159,10 @@ impl ConfigWatch {
             self.unread.remove(&resource);
         }
         self.follow_what_is_named();
+        self.publish();
+    }
+
+    fn publish(&self) {
         // Half a picture is none: what is not read yet would look as if it were not there.
         if self.unread.is_empty() {
             let own = mistakes(self.objects.values().flat_map(BTreeMap::values));
@@ -229,6 +253,12 @@ impl ConfigPicture {
     /// over live.
     pub(crate) fn makes_the_same(&self, other: &Self) -> bool {
         self.objects.same(&other.objects) && self.credentials_key() == other.credentials_key()
+    }
+
+    /// Whether the credentials are another object than before.
+    pub(crate) fn has_other_credentials(&self, other: &Self) -> bool {
+        let serial = |picture: &Self| Some(picture.credentials.as_ref()?.object.as_ref()?.serial());
+        serial(self) != serial(other)
     }
 
     pub(crate) fn credentials_key(&self) -> Option<&RawKey> {

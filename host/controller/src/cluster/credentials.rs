@@ -177,9 +177,10 @@ impl AgentCredentials {
     }
 
     fn missing(&self) -> Finding {
-        let message = "it is not there, and the controller asks agents with it";
-        Finding { code: FindingCode::UnresolvedReference, ..self.finding(message) }
-            .hint("create it, or correct spec.credentialsSecretRef")
+        let message = "it is not there or may not be read, and the controller asks agents with it";
+        Finding { code: FindingCode::UnresolvedReference, ..self.finding(message) }.hint(
+            "create it, correct spec.credentialsSecretRef, or apply what `haptic rbac` says for this configuration",
+        )
     }
 
     fn unusable(&self, error: &CredentialsError) -> Finding {

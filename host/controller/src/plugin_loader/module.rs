@@ -95,7 +95,10 @@ fn from_config_map<'a>(
     let ConfigMapModule { name, key } = wanted;
     let absent = |message, next| Err(PluginFault::new(PluginReason::NotFound, message, next));
     let Some(found) = find("ConfigMap", name) else {
-        return absent(format!("the ConfigMap `{name}` is missing"), "add it to the plugin's namespace");
+        return absent(
+            format!("the ConfigMap `{name}` is missing, or may not be read"),
+            "add it to the plugin's namespace, in a cluster with the permissions that `haptic rbac` tells",
+        );
     };
     let value = found.value();
     let Some(text) = value.get("binaryData").and_then(|data| data.get(key)).and_then(Value::as_str) else {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use haptic_e2e::{
     Answer, Load,
-    cluster::{CUSTOM_RESOURCE_DEFINITION, LeaseHistory, PodState, SECRET},
+    cluster::{CUSTOM_RESOURCE_DEFINITION, LeaseHistory, PodState, SECRET, TEMPLATE_CONFIG, condition, reason_of},
     eventually, exclusive, get,
 };
 use serde_json::{Value, json};
@@ -58,11 +58,13 @@ impl Served {
 async fn a_start_answers_probes_from_the_beginning_and_waits_for_what_is_accepted() -> Result<()> {
     let _turn = exclusive().await;
     let later = |object: &mut Value| {
-        if object["kind"] == "HAProxyTemplateConfig" {
-            object["metadata"]["name"] = "another".into();
+        if object["kind"] == "Deployment" && object["metadata"]["name"] == "haptic" {
+            object["spec"]["replicas"] = 0.into();
         }
     };
     let served = Served::apply("start", &later).await?;
+    served.room.objects.delete(TEMPLATE_CONFIG, served.room.system(), "shop").await?;
+    served.room.scale("haptic", 2).await?;
 
     // Stage 2: there is no configuration of that name.
     let told = eventually("the probe to say why it waits", async || {
@@ -77,7 +79,7 @@ async fn a_start_answers_probes_from_the_beginning_and_waits_for_what_is_accepte
 
     // Stage 3: it waits for a resource that it may not read.
     let mut config = served.room.example("cluster/config.yaml")?.remove(0);
-    config["spec"]["watchedResources"] = json!({ "nodes": forbidden() });
+    config["spec"]["watchedResources"]["nodes"] = forbidden();
     served.room.apply(std::slice::from_ref(&config)).await?;
     eventually("the probe to name the resource that is waited for", async || {
         let answer = served.probe(&pod, "/healthz").await.ok()?;
@@ -93,7 +95,7 @@ async fn a_start_answers_probes_from_the_beginning_and_waits_for_what_is_accepte
         served.room.log(&pod.name, "haptic").contains("came during the start-up").then_some(())
     })
     .await;
-    served.configure(&json!({ "spec": { "haproxyConfig": null, "watchedResources": null } })).await?;
+    served.configure(&json!({ "spec": { "haproxyConfig": null, "watchedResources": { "nodes": null } } })).await?;
     served.room.ready_pods(HAPTIC, 2).await?;
     served.room.ready_pods(HAPROXY, 2).await?;
     served.check_routes().await?;
@@ -120,13 +122,6 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
                 "apiVersions": ["lifecycle.example.com/v1", "lifecycle.example.com/v1beta1"], "resources": "widgets",
                 "indexBy": ["metadata.name"], "optional": true,
             });
-        }
-        // The generated rules would have it; these manifests are written by hand.
-        if object["kind"] == "ClusterRole" {
-            let rules = object["rules"].as_array_mut().expect("a ClusterRole has rules");
-            rules.push(json!({
-                "apiGroups": ["lifecycle.example.com"], "resources": ["widgets"], "verbs": ["get", "list", "watch"],
-            }));
         }
     };
     let served = Served::start("successor", &widgets).await?;
@@ -204,9 +199,16 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
         "stringData": renewed,
     });
     objects.apply(&other).await?;
-    let verdict = served.configure(&json!({ "spec": { "credentialsSecretRef": { "name": "other" } } })).await?;
-    let verdict = served.judged(verdict).await?;
-    assert!(verdict.starts_with("True "), "{verdict}");
+    // It may not be read before somebody allows it, which is told; and it counts as soon as it may be.
+    let generation = served.configure(&json!({ "spec": { "credentialsSecretRef": { "name": "other" } } })).await?;
+    let verdict = served.judged(generation).await?;
+    assert!(verdict.starts_with("False ") && verdict.contains("other") && verdict.contains("haptic rbac"), "{verdict}");
+    served.room.apply_text(&may_read("other")).await?;
+    let accepted = |config: &Value| {
+        let text = reason_of(config, "Accepted");
+        (text.starts_with("True ") && condition(config, "Accepted")?["observedGeneration"] == generation).then_some(())
+    };
+    objects.until((TEMPLATE_CONFIG, room.system(), "shop"), "it to be accepted", accepted).await?;
     lease.until("a successor's epoch", |state| (state.epoch > before).then_some(())).await?;
     assert!(served.leader_log(&lease).await?.contains("Credentials"));
     served.add_route("other", "other.localhost").await?;
@@ -218,6 +220,17 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
     lease.check_epochs()?;
     objects.delete(CUSTOM_RESOURCE_DEFINITION, "", WIDGETS).await?;
     served.room.close().await
+}
+
+/// Lets the controllers read one Secret more.
+fn may_read(secret: &str) -> String {
+    format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: more, namespace: haptic}}\nrules:\n\
+         - {{apiGroups: [''], resources: [secrets], resourceNames: [{secret}], verbs: [get, list, watch]}}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: more, namespace: haptic}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: more}}\n\
+         subjects: [{{kind: ServiceAccount, name: haptic, namespace: haptic}}]\n"
+    )
 }
 
 fn definition(versions: &[&str]) -> Value {
