@@ -128,6 +128,11 @@ bench: haproxies build guests ## Print figures: renders, changes, plugin calls, 
 	cd tests/bench/native && $(CARGO) build --release
 	HAPTIC_BIN=$(RELEASE) HAPTIC_NATIVE_VALIDATORS=$(CARGO_TARGET_DIR)/release/native-validators $(CARGO_TARGET_DIR)/release/haptic-bench
 
+.PHONY: bench-kubernetes
+bench-kubernetes: haproxies cluster-tools build ## Print figures in a real Kubernetes: start, endpoint changes, new routes, memory
+	$(CARGO) build --release -p haptic-bench
+	HAPTIC_BIN=$(RELEASE) $(CARGO_TARGET_DIR)/release/haptic-bench kubernetes
+
 .PHONY: fmt
 fmt: toolchain ## Format all code
 	$(CARGO) fmt --all

@@ -2,10 +2,12 @@
 //!
 //! Wants a release build: HAPTIC_BIN names the binary, HAPTIC_PLUGINS_DIR the built plugins, HAPTIC_HAPROXY_DIR the
 //! HAProxy builds, HAPTIC_NATIVE_VALIDATORS the built `tests/bench/native`. The first argument is the number of routes,
-//! 5,000 if there is none, or `plugins`, and perhaps one of its sections, for the figures of plugins alone.
+//! 5,000 if there is none, or `plugins`, and perhaps one of its sections, for the figures of plugins alone, or
+//! `kubernetes`, and perhaps a number of routes, for those in a real Kubernetes (as root, with HAPTIC_REGISTRY_TOOLS_DIR).
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
 mod cluster;
+mod kubernetes;
 mod live;
 mod plugins;
 mod render;
@@ -36,7 +38,8 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let routes = match arguments[..] {
         ["idle", modules, cache] => return plugins::idle::child(Path::new(modules), Path::new(cache)),
-        [] | ["plugins", ..] => ROUTES,
+        [] | ["plugins", ..] | ["kubernetes"] => ROUTES,
+        ["kubernetes", number, ..] => number.parse().context("after `kubernetes` comes the number of routes")?,
         [number, ..] => number.parse().context("the first argument is the number of routes, or `plugins`")?,
     };
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
@@ -53,6 +56,9 @@ fn main() -> Result<()> {
     heading(&subject);
     if let Some((&"plugins", section)) = arguments.split_first() {
         return plugins::measure(&subject, section.first().copied());
+    }
+    if arguments.first() == Some(&"kubernetes") {
+        return kubernetes::measure(&subject);
     }
     render::measure(&subject)?;
     live::measure(&subject)?;

@@ -17,6 +17,7 @@ mod lease;
 mod objects;
 mod relocate;
 mod room;
+pub mod served;
 
 use std::{
     collections::BTreeMap,

@@ -8,7 +8,7 @@ use haptic_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::served::{HOSTS, HTTP, Served};
+use haptic_e2e::cluster::served::{HOSTS, HTTP, Served};
 
 const DEFINITION: &str = "widgets.bad-input.example.com";
 

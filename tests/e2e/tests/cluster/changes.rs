@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use haptic_e2e::{eventually, exclusive, get};
 use serde_json::{Value, json};
 
-use crate::served::{HOSTS, HTTP, LEASE_NAME, Served, header};
+use haptic_e2e::cluster::served::{HOSTS, HTTP, LEASE_NAME, Served, header};
 
 /// Who must refuse a change, and what its refusal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use haptic_e2e::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use crate::served::{HAPTIC, LEASE_DURATION, LEASE_NAME, RETRY_PERIOD, Served};
+use haptic_e2e::cluster::served::{HAPTIC, LEASE_DURATION, LEASE_NAME, RETRY_PERIOD, Served};
 
 /// Above what the times of the Lease allow: a busy machine starts processes late.
 const SLACK: Duration = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use haptic_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::served::{HAPROXY, HAPTIC, HOSTS, HTTP, LEASE_NAME, Served, header};
+use haptic_e2e::cluster::served::{HAPROXY, HAPTIC, HOSTS, HTTP, LEASE_NAME, Served, header};
 
 const PROBES: u16 = 8080;
 const WIDGETS: &str = "widgets.lifecycle.example.com";

@@ -10,5 +10,4 @@ mod lifecycle;
 mod many;
 mod outage;
 mod scale;
-mod served;
 mod serving;

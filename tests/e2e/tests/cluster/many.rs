@@ -7,37 +7,12 @@ use haptic_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::served::{AGENT, HAPROXY, HAPTIC, HTTP, Served};
+use haptic_e2e::cluster::served::{AGENT, HAPROXY, HAPTIC, HTTP, Served, route};
 
 const ROUTES: usize = 5_000;
 
 fn host(number: usize) -> String {
     format!("many-{number}.localhost")
-}
-
-/// A route to the address: an Ingress, its headless Service and the slice.
-fn route(number: usize, namespace: &str, class: &str, address: &str) -> [Value; 3] {
-    let name = format!("many-{number}");
-    [
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name, "namespace": namespace },
-            "spec": { "clusterIP": "None", "ports": [{ "name": "http", "port": 80 }] },
-        }),
-        json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": { "name": name, "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
-            "ports": [{ "name": "http", "port": 9001, "protocol": "TCP" }],
-            "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
-        }),
-        json!({
-            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
-            "metadata": { "name": name, "namespace": namespace },
-            "spec": { "ingressClassName": class, "rules": [{ "host": host(number), "http": { "paths": [{
-                "path": "/", "pathType": "Prefix",
-                "backend": { "service": { "name": name, "port": { "number": 80 } } },
-            }] } }] },
-        }),
-    ]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,7 +28,9 @@ async fn five_thousand_routes_at_the_start_are_one_deployment() -> Result<()> {
     let room = &served.room;
     let address = |pods: &[&Value]| pods.first()?["status"]["podIP"].as_str().map(str::to_owned);
     let backend = room.objects.until_all((POD, room.shop(), "app=web"), "a pod of web", address).await?;
-    let routes = (0..ROUTES).flat_map(|number| route(number, room.shop(), room.ingress_class(), &backend));
+    let routes = (0..ROUTES).flat_map(|number| {
+        route(&format!("many-{number}"), &host(number), room.shop(), room.ingress_class(), &backend)
+    });
     room.objects.create_all(routes.collect()).await?;
     let steady = |deployment: &Value| (deployment["status"]["readyReplicas"] == 2).then_some(());
     for name in ["web", "api"] {

@@ -11,7 +11,7 @@ use haptic_e2e::{
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::served::{HAPTIC, HOSTS, HTTP, LEASE_NAME, Served};
+use haptic_e2e::cluster::served::{HAPTIC, HOSTS, HTTP, LEASE_NAME, Served};
 
 const OUTAGE: Duration = Duration::from_mins(2);
 /// From the return of the API server until what changed is served.

@@ -14,7 +14,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::served::{HAPROXY, HOSTS, HTTP, Served};
+use haptic_e2e::cluster::served::{HAPROXY, HOSTS, HTTP, Served};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_pod_serves_everything_before_it_is_ready_and_one_that_goes_loses_nothing() -> Result<()> {

@@ -8,7 +8,7 @@ use haptic_e2e::{
 };
 use serde_json::json;
 
-use crate::served::{HAPROXY, HAPTIC, HOSTS, HTTP, HTTPS, Served};
+use haptic_e2e::cluster::served::{HAPROXY, HAPTIC, HOSTS, HTTP, HTTPS, Served};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_serves_takes_new_routes_and_refuses_bad_files() -> Result<()> {

@@ -3,45 +3,46 @@
 use std::{fs, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
-use haptic_e2e::{
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::{
     Answer, Certificate, Target, binary,
     cluster::{Credentials, Passage, PodState, Room, TEMPLATE_CONFIG, condition, reason_of},
     eventually, get, ingress,
 };
-use serde::Deserialize as _;
-use serde_json::{Value, json};
 
-pub(crate) const HAPTIC: &str = "app.kubernetes.io/name=haptic";
-pub(crate) const HAPROXY: &str = "app.kubernetes.io/name=haproxy";
-pub(crate) const LEASE_NAME: &str = "haptic-leader";
-pub(crate) const HTTP: u16 = 8080;
-pub(crate) const HTTPS: u16 = 8443;
-pub(crate) const AGENT: u16 = 5555;
+pub const HAPTIC: &str = "app.kubernetes.io/name=haptic";
+pub const HAPROXY: &str = "app.kubernetes.io/name=haproxy";
+pub const LEASE_NAME: &str = "haptic-leader";
+pub const HTTP: u16 = 8080;
+pub const HTTPS: u16 = 8443;
+pub const AGENT: u16 = 5555;
 
 /// Host and the beginning of the names of the pods that answer for it.
-pub(crate) const HOSTS: [(&str, &str); 2] = [("shop.localhost", "web-"), ("api.shop.localhost", "api-")];
+pub const HOSTS: [(&str, &str); 2] = [("shop.localhost", "web-"), ("api.shop.localhost", "api-")];
 
 /// Seconds: for how long a leader that is gone is waited for, and how often it renews.
-pub(crate) const LEASE_DURATION: u64 = 6;
-pub(crate) const RETRY_PERIOD: u64 = 1;
+pub const LEASE_DURATION: u64 = 6;
+pub const RETRY_PERIOD: u64 = 1;
 
-pub(crate) struct Served {
-    pub(crate) room: Room,
-    pub(crate) credentials: Credentials,
+pub struct Served {
+    pub room: Room,
+    pub credentials: Credentials,
     /// Of `shop.localhost`.
-    pub(crate) certificate: Certificate,
+    pub certificate: Certificate,
     /// The objects of haptic's own kinds as they were at first.
     configuration: Vec<Value>,
 }
 
 /// What a test wants otherwise than the example; sees every object before it is applied.
-pub(crate) type Change<'a> = &'a dyn Fn(&mut Value);
+pub type Change<'a> = &'a dyn Fn(&mut Value);
 
 // === impl Served ===
 
 impl Served {
     /// Applies everything and waits until all of it is ready.
-    pub(crate) async fn start(name: &str, change: Change<'_>) -> Result<Self> {
+    pub async fn start(name: &str, change: Change<'_>) -> Result<Self> {
         let served = Self::apply(name, change).await?;
         served.room.ready_pods(HAPTIC, 2).await?;
         served.room.ready_pods(HAPROXY, 2).await?;
@@ -49,7 +50,7 @@ impl Served {
     }
 
     /// Applies everything, the controllers last.
-    pub(crate) async fn apply(name: &str, change: Change<'_>) -> Result<Self> {
+    pub async fn apply(name: &str, change: Change<'_>) -> Result<Self> {
         let room = Room::open(name).await?;
         let example = |path: &str| -> Result<Vec<Value>> {
             let mut objects = room.example(path)?;
@@ -90,12 +91,12 @@ impl Served {
         Ok(Self { room, credentials, certificate, configuration })
     }
 
-    pub(crate) fn targets() -> [Target; 2] {
+    pub fn targets() -> [Target; 2] {
         HOSTS.map(|(host, served_by)| Target { host: host.to_owned(), served_by: served_by.to_owned() })
     }
 
     /// Passages to a port of every HAProxy pod that is ready, by name.
-    pub(crate) async fn doors(&self, port: u16) -> Result<Vec<(PodState, Passage)>> {
+    pub async fn doors(&self, port: u16) -> Result<Vec<(PodState, Passage)>> {
         let mut doors = Vec::new();
         for pod in self.room.pods(HAPROXY).await?.into_iter().filter(|pod| pod.ready && !pod.ending) {
             let passage = self.room.passage(&pod, port).await?;
@@ -105,7 +106,7 @@ impl Served {
     }
 
     /// Both hosts answer through every HAProxy pod.
-    pub(crate) async fn check_routes(&self) -> Result<()> {
+    pub async fn check_routes(&self) -> Result<()> {
         for (pod, door) in self.doors(HTTP).await? {
             for (host, served_by) in HOSTS {
                 let answer = get(door.address(), host, "/").await?;
@@ -117,7 +118,7 @@ impl Served {
     }
 
     /// Makes an Ingress for the host to the Service `web`, and waits until every HAProxy pod knows it.
-    pub(crate) async fn add_route(&self, name: &str, host: &str) -> Result<()> {
+    pub async fn add_route(&self, name: &str, host: &str) -> Result<()> {
         self.room.apply_text(&ingress(name, host, "/", &[], "web")).await?;
         for (pod, door) in self.doors(HTTP).await? {
             let what = format!("{host} through {}", pod.name);
@@ -127,19 +128,19 @@ impl Served {
     }
 
     /// Changes the configuration (a merge patch) and returns its new generation.
-    pub(crate) async fn configure(&self, patch: &Value) -> Result<i64> {
+    pub async fn configure(&self, patch: &Value) -> Result<i64> {
         let changed = self.room.objects.merge(TEMPLATE_CONFIG, self.room.system(), "shop", patch).await?;
         changed["metadata"]["generation"].as_i64().context("the server counts generations")
     }
 
     /// Lets the controllers read what these objects name besides, as a user would before applying them.
-    pub(crate) async fn permit(&self, more: &[Value]) -> Result<()> {
+    pub async fn permit(&self, more: &[Value]) -> Result<()> {
         let all: Vec<Value> = self.configuration.iter().chain(more).cloned().collect();
         permit(&self.room, &all).await
     }
 
     /// Waits until the configuration of this generation was judged, and returns status, reason and message.
-    pub(crate) async fn judged(&self, generation: i64) -> Result<String> {
+    pub async fn judged(&self, generation: i64) -> Result<String> {
         let what = format!("the verdict about generation {generation} of the configuration");
         let judged = |config: &Value| {
             let accepted = condition(config, "Accepted")?;
@@ -170,7 +171,31 @@ async fn permit(room: &Room, configuration: &[Value]) -> Result<()> {
     Ok(())
 }
 
+/// A route of a host to an address: an Ingress, its headless Service and its slice, all of the name.
+pub fn route(name: &str, host: &str, namespace: &str, class: &str, address: &str) -> [Value; 3] {
+    [
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name, "namespace": namespace },
+            "spec": { "clusterIP": "None", "ports": [{ "name": "http", "port": 80 }] },
+        }),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": { "name": name, "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
+            "ports": [{ "name": "http", "port": 9001, "protocol": "TCP" }],
+            "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
+        }),
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": { "ingressClassName": class, "rules": [{ "host": host, "http": { "paths": [{
+                "path": "/", "pathType": "Prefix",
+                "backend": { "service": { "name": name, "port": { "number": 80 } } },
+            }] } }] },
+        }),
+    ]
+}
+
 /// A header of the answer, if a pod of the shop gave it.
-pub(crate) fn header(answer: &Answer, name: &str) -> Option<String> {
+pub fn header(answer: &Answer, name: &str) -> Option<String> {
     answer.pod().and_then(|_| answer.header(name).map(str::to_owned))
 }

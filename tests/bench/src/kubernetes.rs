@@ -1,0 +1,220 @@
+//! In a real Kubernetes: from a write to the API server to the first answer through HAProxy.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use haptic_e2e::{
+    Connection, Load,
+    cluster::{
+        DEPLOYMENT, ENDPOINT_SLICE, POD, PodState,
+        served::{AGENT, HAPROXY, HAPTIC, HTTP, Served, route},
+    },
+    tls,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Subject,
+    stats::{self, Samples},
+};
+
+const CHANGES: usize = 100;
+const NEW_ROUTES: usize = 50;
+const BOUND: Duration = Duration::from_secs(30);
+
+/// One client that asks again and again over one connection.
+struct Client {
+    address: std::net::SocketAddr,
+    connection: Option<Connection>,
+}
+
+pub(crate) fn measure(subject: &Subject) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measured(subject.routes))
+}
+
+async fn measured(routes: usize) -> Result<()> {
+    let asleep = |object: &mut Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if object["kind"] == "Deployment" && (name == "haptic" || name == "haproxy") {
+            object["spec"]["replicas"] = 0.into();
+        }
+        if object["kind"] == "HAProxyTemplateConfig" {
+            // Each adds its own cost, linear in the configuration: `haptic-bench` prints it apart.
+            object["spec"]["validators"] = json!([{ "plugin": "error-file", "files": ["general/*.http"] }]);
+            object["spec"]["plugins"] = json!([{ "name": "error-file" }, { "name": "network" }]);
+        }
+    };
+    let served = Served::apply("bench", &asleep).await?;
+    let (room, objects) = (&served.room, &served.room.objects);
+    let steady = |deployment: &Value| (deployment["status"]["readyReplicas"] == 2).then_some(());
+    for name in ["web", "api"] {
+        objects.until((DEPLOYMENT, room.shop(), name), "its pods to be ready", steady).await?;
+    }
+    let backends = backends(&served).await?;
+    let all = (0..routes).flat_map(|number| {
+        let (name, host) = names(number);
+        route(&name, &host, room.shop(), room.ingress_class(), &backends[0].1)
+    });
+    objects.create_all(all.collect()).await?;
+
+    room.scale("haproxy", 1).await?;
+    let pod = running(&served, HAPROXY).await?;
+    let began = Instant::now();
+    room.scale("haptic", 1).await?;
+    room.ready_pods(HAPROXY, 1).await?;
+    stats::print("controller started until HAProxy serves all of it", &stats::shown(began.elapsed()), "");
+    let controller = running(&served, HAPTIC).await?;
+    let door = room.passage(&pod, HTTP).await?;
+    let mut client = Client { address: door.address(), connection: None };
+    client.until(&names(routes - 1).1, |pod| pod.is_some()).await?;
+
+    for debounce in [None, Some("0")] {
+        let with = if debounce.is_some() { ", debounce 0" } else { ", default debounce" };
+        if let Some(interval) = debounce {
+            set_debounce(&served, interval).await?;
+        }
+        let reloads = reloads(&served, &pod).await?;
+        let load = Load::start(door.address(), &Served::targets());
+        load.flow(100).await;
+        endpoints(&served, &mut client, &backends, with).await?;
+        new_routes(&served, &mut client, &backends[0].1, routes, debounce.is_some(), with).await?;
+        let report = load.finish().await;
+        let now = self::reloads(&served, &pod).await?;
+        stats::print(&format!("reloads{with}"), &(now - reloads).to_string(), "0");
+        let failed = format!("{} of {}", report.failed, report.requests);
+        stats::print(&format!("failed requests under load{with}"), &failed, "0");
+    }
+    let memory = memory(&served, &controller).await?;
+    stats::print("memory of the controller (RSS)", &format!("{memory} MiB"), "120 MiB");
+    room.scale("haptic", 0).await?;
+    served.room.close().await
+}
+
+/// A patch of an EndpointSlice that moves a route to the other pod.
+async fn endpoints(served: &Served, client: &mut Client, backends: &[(String, String)], with: &str) -> Result<()> {
+    let mut samples = Samples::default();
+    for round in 0..CHANGES {
+        let (name, host) = names(round % 10);
+        let now = client.ask(&host).await?.context("the route answers")?;
+        let (other, address) = backends.iter().find(|(name, _)| *name != now).context("there are two backends")?;
+        let patch = json!({ "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }] });
+        let began = Instant::now();
+        served.room.objects.merge(ENDPOINT_SLICE, served.room.shop(), &name, &patch).await?;
+        client.until(&host, |pod| pod == Some(&**other)).await?;
+        samples.push(began.elapsed());
+    }
+    samples.print(&format!("endpoint change, API patch to first answer{with}"), "10/40 ms");
+    Ok(())
+}
+
+/// Service and slice are there; the Ingress is what makes the route.
+async fn new_routes(
+    served: &Served,
+    client: &mut Client,
+    address: &str,
+    routes: usize,
+    again: bool,
+    with: &str,
+) -> Result<()> {
+    let room = &served.room;
+    let mut samples = Samples::default();
+    for number in 0..NEW_ROUTES {
+        let (name, host) = names(routes + number + if again { NEW_ROUTES } else { 0 });
+        let [service, slice, ingress] = route(&name, &host, room.shop(), room.ingress_class(), address);
+        room.objects.apply(&service).await?;
+        room.objects.apply(&slice).await?;
+        let began = Instant::now();
+        room.objects.apply(&ingress).await?;
+        client.until(&host, |pod| pod.is_some()).await?;
+        samples.push(began.elapsed());
+    }
+    samples.print(&format!("new route, API write to first 200{with}"), "50 ms");
+    Ok(())
+}
+
+async fn set_debounce(served: &Served, interval: &str) -> Result<()> {
+    let watched: serde_json::Map<String, Value> = ["ingresses", "services", "endpointslices", "secrets"]
+        .map(|name| (name.to_owned(), json!({ "debounceInterval": interval })))
+        .into_iter()
+        .collect();
+    let generation = served.configure(&json!({ "spec": { "watchedResources": watched } })).await?;
+    let verdict = served.judged(generation).await?;
+    ensure!(verdict.starts_with("True "), "the debounce was not taken: {verdict}");
+    Ok(())
+}
+
+/// Names and addresses of the pods that every route leads to, one at a time.
+async fn backends(served: &Served) -> Result<Vec<(String, String)>> {
+    let pods = served.room.objects.list(POD, served.room.shop(), "app=web").await?;
+    let told = pods.iter().filter_map(|pod| {
+        let name = pod["metadata"]["name"].as_str()?.to_owned();
+        Some((name, pod["status"]["podIP"].as_str()?.to_owned()))
+    });
+    let backends: Vec<_> = told.collect();
+    ensure!(backends.len() >= 2, "the web Deployment has two pods");
+    Ok(backends)
+}
+
+/// The one pod of these labels, once it has an address.
+async fn running(served: &Served, labels: &str) -> Result<PodState> {
+    let one = |pods: &[&Value]| {
+        let name = pods.first()?["metadata"]["name"].as_str()?.to_owned();
+        pods[0]["status"]["podIP"].as_str().map(|_| name)
+    };
+    let room = &served.room;
+    let name = room.objects.until_all((POD, room.system(), labels), "a pod with an address", one).await?;
+    room.pods(labels).await?.into_iter().find(|pod| pod.name == name).context("it was there a moment ago")
+}
+
+async fn reloads(served: &Served, pod: &PodState) -> Result<u64> {
+    let agent = served.room.passage(pod, AGENT).await?;
+    let state = tls::get_as(agent.address(), &served.credentials.controller, "/v1/state?plan=0").await?;
+    let state: Value = serde_json::from_str(&state.body).context("read the agent's state")?;
+    state["reloads"].as_u64().context("the agent counts reloads")
+}
+
+/// In MiB.
+async fn memory(served: &Served, controller: &PodState) -> Result<u64> {
+    let room = &served.room;
+    let processes = room.cluster().processes(room.system(), &controller.name).await?;
+    let pid = processes.get("haptic").context("the controller runs")?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read the controller's memory")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the kernel tells its size")?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().context("a number")?;
+    Ok(kilobytes / 1024)
+}
+
+fn names(number: usize) -> (String, String) {
+    (format!("route-{number}"), format!("route-{number}.localhost"))
+}
+
+// === impl Client ===
+
+impl Client {
+    /// The pod that answers for the host; `None` = nobody does.
+    async fn ask(&mut self, host: &str) -> Result<Option<String>> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.closed_while_idle() => connection,
+            _ => Connection::open(self.address).await?,
+        };
+        let answer = connection.request(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
+        if !answer.wants_close() {
+            self.connection = Some(connection);
+        }
+        Ok(answer.pod())
+    }
+
+    async fn until(&mut self, host: &str, right: impl Fn(Option<&str>) -> bool) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < BOUND {
+            if right(self.ask(host).await?.as_deref()) {
+                return Ok(());
+            }
+        }
+        bail!("{host} was not served as it should be within {BOUND:?}")
+    }
+}
