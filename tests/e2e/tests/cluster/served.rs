@@ -30,7 +30,7 @@ pub(crate) struct Served {
     pub(crate) credentials: Credentials,
     /// Of `shop.localhost`.
     pub(crate) certificate: Certificate,
-    /// The objects of haptic's own kinds as they were at first.
+    /// The objects of haptic's own kinds as the example has them.
     configuration: Vec<Value>,
 }
 
@@ -74,9 +74,10 @@ impl Served {
         }
         let mut configuration = Vec::new();
         for part in ["common/libraries", "common/plugins.yaml", "cluster/config.yaml"] {
-            configuration.extend(example(part)?);
+            // Permissions are those of the example: what a test adds, it permits itself, or not.
+            configuration.extend(room.example(part)?);
+            room.apply(&example(part)?).await?;
         }
-        room.apply(&configuration).await?;
         permit(&room, &configuration).await?;
         for part in [
             "common/services.yaml",
