@@ -31,7 +31,7 @@ pub struct Served {
     pub credentials: Credentials,
     /// Of `shop.localhost`.
     pub certificate: Certificate,
-    /// The objects of haptic's own kinds as they were at first.
+    /// The objects of haptic's own kinds as the example has them.
     configuration: Vec<Value>,
 }
 
@@ -75,9 +75,10 @@ impl Served {
         }
         let mut configuration = Vec::new();
         for part in ["common/libraries", "common/plugins.yaml", "cluster/config.yaml"] {
-            configuration.extend(example(part)?);
+            // Permissions are those of the example: what a test adds, it permits itself, or not.
+            configuration.extend(room.example(part)?);
+            room.apply(&example(part)?).await?;
         }
-        room.apply(&configuration).await?;
         permit(&room, &configuration).await?;
         for part in [
             "common/services.yaml",

@@ -10,6 +10,18 @@ use serde_json::{Value, json};
 
 use haptic_e2e::cluster::served::{HOSTS, HTTP, Served};
 
+/// Lets the controllers read widgets.
+const WIDGETS: &str = "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: haptic}
+rules: [{apiGroups: [bad-input.example.com], resources: [widgets], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: haptic}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: haptic}
+subjects: [{kind: ServiceAccount, name: haptic, namespace: haptic}]
+";
 const DEFINITION: &str = "widgets.bad-input.example.com";
 
 /// Waits for an Event about an object whose text holds all of the words.
@@ -44,6 +56,7 @@ async fn bad_input_is_named_and_harms_nothing_else() -> Result<()> {
     let served = Served::start("bad-input", &widgets).await?;
     let (room, objects) = (&served.room, &served.room.objects);
 
+    room.apply_text(WIDGETS).await?;
     unknown_field(room).await?;
     wrong_digest(&served).await?;
 

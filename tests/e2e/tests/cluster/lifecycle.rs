@@ -125,6 +125,7 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
         }
     };
     let served = Served::start("successor", &widgets).await?;
+    served.room.apply_text(MAY_WATCH_WIDGETS).await?;
     let (room, objects) = (&served.room, &served.room.objects);
     let lease = room.watch_lease(LEASE_NAME);
     let holder = lease.until("a leader", |state| state.holder.clone()).await?;
@@ -221,6 +222,21 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
     objects.delete(CUSTOM_RESOURCE_DEFINITION, "", WIDGETS).await?;
     served.room.close().await
 }
+
+/// What the generated permissions would have for `widgets`.
+const MAY_WATCH_WIDGETS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: haptic-widgets}
+rules:
+- {apiGroups: [lifecycle.example.com], resources: [widgets], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: haptic-widgets}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: haptic-widgets}
+subjects: [{kind: ServiceAccount, name: haptic, namespace: haptic}]
+";
 
 /// Lets the controllers read one Secret more.
 fn may_read(secret: &str) -> String {

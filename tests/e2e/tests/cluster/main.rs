@@ -5,6 +5,7 @@
 mod agent;
 mod bad_input;
 mod changes;
+mod example;
 mod leader;
 mod lifecycle;
 mod many;

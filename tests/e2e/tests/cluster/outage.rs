@@ -15,7 +15,7 @@ use haptic_e2e::cluster::served::{HAPTIC, HOSTS, HTTP, LEASE_NAME, Served};
 
 const OUTAGE: Duration = Duration::from_mins(2);
 /// From the return of the API server until what changed is served.
-const CONVERGED: Duration = Duration::from_secs(15);
+const CONVERGED: Duration = Duration::from_secs(30);
 /// Lists and watches of a kind that only haptic asks for, of both controllers together, for a while after the return.
 const MOST_REQUESTS: u64 = 40;
 
@@ -25,9 +25,9 @@ async fn nothing_is_withdrawn_while_the_api_server_is_away() -> Result<()> {
     let served = Served::start("outage", &|_| {}).await?;
     let room = &served.room;
     let cluster = room.cluster();
-    let service = room.service("haproxy", 80).await?;
     let doors = served.doors(HTTP).await?;
-    let load = Load::start(service.address(), &Served::targets());
+    // Not by the Service: kube-proxy starts afresh after the outage, and resets what goes through it.
+    let load = Load::start(doors[0].1.address(), &Served::targets());
     load.flow(200).await;
 
     // On its way when the server goes: nobody tells of it.
