@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Answer, Certificate, Target, binary,
-    cluster::{Credentials, Passage, PodState, Room, TEMPLATE_CONFIG, condition, reason_of},
+    cluster::{Credentials, LeaseHistory, Passage, PodState, Room, TEMPLATE_CONFIG, condition, reason_of},
     eventually, get, ingress,
 };
 
@@ -18,6 +18,8 @@ pub const LEASE_NAME: &str = "haptic-leader";
 pub const HTTP: u16 = 8080;
 pub const HTTPS: u16 = 8443;
 pub const AGENT: u16 = 5555;
+/// Of the controller.
+pub const PROBES: u16 = 8080;
 
 /// Host and the beginning of the names of the pods that answer for it.
 pub const HOSTS: [(&str, &str); 2] = [("shop.localhost", "web-"), ("api.shop.localhost", "api-")];
@@ -149,6 +151,40 @@ impl Served {
             (about == generation && accepted["status"] != "Unknown").then(|| reason_of(config, "Accepted"))
         };
         self.room.objects.until((TEMPLATE_CONFIG, self.room.system(), "shop"), &what, judged).await
+    }
+
+    /// The first host answers through every HAProxy pod.
+    pub async fn check_web(&self) -> Result<()> {
+        for (pod, door) in self.doors(HTTP).await? {
+            let answer = get(door.address(), HOSTS[0].0, "/").await?;
+            assert!(answer.pod().is_some_and(|name| name.starts_with(HOSTS[0].1)), "through {}: {answer:?}", pod.name);
+        }
+        Ok(())
+    }
+
+    /// Asks a probe of a controller.
+    pub async fn probe(&self, pod: &PodState, path: &str) -> Result<Answer> {
+        let door = self.room.passage(pod, PROBES).await?;
+        get(door.address(), "probe", path).await
+    }
+
+    /// Waits until every HAProxy pod answers with this header.
+    pub async fn answers_with(&self, name: &str, value: &str) -> Result<()> {
+        for (pod, door) in self.doors(HTTP).await? {
+            let what = format!("{name}: {value} through {}", pod.name);
+            eventually(&what, async || {
+                let answer = get(door.address(), HOSTS[0].0, "/").await.ok()?;
+                (header(&answer, name)? == value).then_some(())
+            })
+            .await;
+        }
+        Ok(())
+    }
+
+    /// What the controller that leads has logged.
+    pub async fn leader_log(&self, lease: &LeaseHistory) -> Result<String> {
+        let holder = lease.until("a leader", |state| state.holder.clone()).await?;
+        Ok(self.room.log(&holder, "haptic"))
     }
 }
 

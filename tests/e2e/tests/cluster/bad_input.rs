@@ -8,7 +8,7 @@ use haptic_e2e::{
 };
 use serde_json::{Value, json};
 
-use haptic_e2e::cluster::served::{HOSTS, HTTP, Served};
+use haptic_e2e::cluster::served::{HTTP, Served};
 
 /// Lets the controllers read widgets.
 const WIDGETS: &str = "apiVersion: rbac.authorization.k8s.io/v1
@@ -174,15 +174,4 @@ async fn pod_that_never_answers(served: &Served) -> Result<()> {
     objects.delete(DEPLOYMENT, room.system(), "mute").await?;
     told(objects, room.system(), "Degraded", &["False"]).await?;
     Ok(())
-}
-
-impl Served {
-    /// The route that no test of this file breaks.
-    async fn check_web(&self) -> Result<()> {
-        for (pod, door) in self.doors(HTTP).await? {
-            let answer = get(door.address(), HOSTS[0].0, "/").await?;
-            assert!(answer.pod().is_some_and(|name| name.starts_with(HOSTS[0].1)), "through {}: {answer:?}", pod.name);
-        }
-        Ok(())
-    }
 }

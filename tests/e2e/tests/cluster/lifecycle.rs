@@ -2,15 +2,15 @@
 
 use anyhow::{Context as _, Result};
 use haptic_e2e::{
-    Answer, Load,
-    cluster::{CUSTOM_RESOURCE_DEFINITION, LeaseHistory, PodState, SECRET, TEMPLATE_CONFIG, condition, reason_of},
-    eventually, exclusive, get,
+    Load,
+    cluster::{
+        CUSTOM_RESOURCE_DEFINITION, SECRET, TEMPLATE_CONFIG, condition, reason_of,
+        served::{HAPROXY, HAPTIC, LEASE_NAME, Served},
+    },
+    eventually, exclusive,
 };
 use serde_json::{Value, json};
 
-use haptic_e2e::cluster::served::{HAPROXY, HAPTIC, HOSTS, HTTP, LEASE_NAME, Served, header};
-
-const PROBES: u16 = 8080;
 const WIDGETS: &str = "widgets.lifecycle.example.com";
 
 /// A resource that the controller may not list, so that a start waits for it.
@@ -25,33 +25,6 @@ fn header_snippet(text: &str) -> Value {
 /// A snippet that names this version in every answer.
 fn version(name: &str) -> Value {
     header_snippet(&format!("http-response set-header X-Version {name}\n"))
-}
-
-// === impl Served ===
-
-impl Served {
-    async fn probe(&self, pod: &PodState, path: &str) -> Result<Answer> {
-        let door = self.room.passage(pod, PROBES).await?;
-        get(door.address(), "probe", path).await
-    }
-
-    /// Waits until every HAProxy pod answers with this header.
-    async fn answers_with(&self, name: &str, value: &str) -> Result<()> {
-        for (pod, door) in self.doors(HTTP).await? {
-            let what = format!("{name}: {value} through {}", pod.name);
-            eventually(&what, async || {
-                let answer = get(door.address(), HOSTS[0].0, "/").await.ok()?;
-                (header(&answer, name)? == value).then_some(())
-            })
-            .await;
-        }
-        Ok(())
-    }
-
-    async fn leader_log(&self, lease: &LeaseHistory) -> Result<String> {
-        let holder = lease.until("a leader", |state| state.holder.clone()).await?;
-        Ok(self.room.log(&holder, "haptic"))
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

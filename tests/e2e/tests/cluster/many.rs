@@ -5,7 +5,7 @@ use haptic_e2e::{
     cluster::{DEPLOYMENT, POD},
     exclusive, get, tls,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use haptic_e2e::cluster::served::{AGENT, HAPROXY, HAPTIC, HTTP, Served, route};
 

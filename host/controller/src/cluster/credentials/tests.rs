@@ -128,7 +128,7 @@ fn a_secret_that_is_gone_leaves_the_identity() {
     credentials.update(Some(&secret(1, &Ca::new().client())));
     assert_eq!(credentials.update(None), CredentialsChange::Refused);
     assert!(credentials.identity().is_some());
-    assert!(credentials.findings()[0].to_string().contains("(next step: create it, or correct"));
+    assert!(credentials.findings()[0].to_string().contains("(next step: create it, correct"));
 }
 
 #[test]
