@@ -63,7 +63,8 @@ func resolvConf(pod *v1.Pod) string {
 	if pod.Spec.DNSPolicy != v1.DNSNone {
 		servers = []string{network.DNSService}
 		search = []string{pod.Namespace + ".svc." + network.ClusterDomain, "svc." + network.ClusterDomain, network.ClusterDomain}
-		options = []string{"ndots:5"}
+		// A name server that is one process answers at once; an answer that is lost is asked for again before a client gives up.
+		options = []string{"ndots:5", "timeout:1", "attempts:5"}
 	}
 	if cfg := pod.Spec.DNSConfig; cfg != nil {
 		servers = append(servers, cfg.Nameservers...)
