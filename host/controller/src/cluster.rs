@@ -252,6 +252,8 @@ struct Reinitialization {
     /// Reasons whose reload has not succeeded yet.
     pending: BTreeSet<ReloadReason>,
     failures: u32,
+    /// The configuration as it was when the last attempt failed.
+    failed: Option<Arc<ConfigPicture>>,
     /// When live state is tried again.
     retry: Option<Instant>,
 }
@@ -281,6 +283,7 @@ impl Reinitialization {
             next: None,
             pending: BTreeSet::new(),
             failures: 0,
+            failed: None,
             retry: Some(Instant::now()),
         }
     }
@@ -337,11 +340,10 @@ impl Reinitialization {
             }
             () = until(retry) => {
                 self.retry = None;
-                let picture = self.shared.pictures.borrow().clone();
-                if self.pending.iter().all(|reason| *reason == ReloadReason::Config)
-                    && picture.is_some_and(|picture| serving.is_made_of(&picture))
-                {
-                    // What was refused was taken back.
+                // What failed was taken back, or a newer one is judged by the iteration that serves.
+                let failed = self.shared.pictures.borrow().clone().zip(self.failed.as_ref());
+                let stands = failed.is_none_or(|(now, failed)| now.makes_the_same(failed));
+                if !stands && self.pending.iter().all(|reason| *reason == ReloadReason::Config) {
                     self.pending.clear();
                     return None;
                 }
@@ -418,17 +420,18 @@ impl Reinitialization {
         if let Some(successor) = &self.successor {
             successor.tell_failure(error);
         }
+        let picture = self.shared.pictures.borrow().clone();
+        self.failed.clone_from(&picture);
         self.failures = self.failures.saturating_add(1);
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
         self.retry = Some(Instant::now() + pause);
         tracing::error!(iteration = self.number, ?pause, "the iteration was not made: {}", Chain(error));
         let findings: Arc<[Finding]> = match error {
-            StartError::NotProved(findings) | StartError::NotAccepted(NotAccepted::Refused { findings, .. }) => {
-                findings.as_slice().into()
-            }
+            StartError::NotProved(findings)
+            | StartError::NotSynced(findings)
+            | StartError::NotAccepted(NotAccepted::Refused { findings, .. }) => findings.as_slice().into(),
             _ => return,
         };
-        let picture = self.shared.pictures.borrow().clone();
         let generation = picture.as_ref().map_or(0, |picture| picture.generation);
         match &self.serving {
             Some(serving) => serving.refused(generation, findings),

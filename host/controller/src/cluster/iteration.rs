@@ -6,13 +6,13 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use haptic_kubernetes::{
     Election, ElectionClock, ElectionSettings, Ending, Jitter, SourceEnded, SourceSettings, States,
 };
-use haptic_model::Finding;
+use haptic_model::{Finding, FindingCode};
 use haptic_store::Store;
 use thiserror::Error;
 use tokio::{
     sync::watch,
     task::{JoinError, spawn_blocking},
-    time::{sleep, timeout},
+    time::{Sleep, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -80,6 +80,9 @@ pub(crate) enum StartError {
     /// Under it an object that serves today would be lost, or HAProxy refuses it.
     #[error("the configuration does not hold for the objects that are there: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotProved(Vec<Finding>),
+    /// Watched resources were not read in time.
+    #[error("watched resources cannot be read: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NotSynced(Vec<Finding>),
     #[error(transparent)]
     Source(#[from] SourceEnded),
     #[error(transparent)]
@@ -145,9 +148,12 @@ impl Iteration {
         );
         let mut store = Store::new(resources.clone());
         let states = feed.states();
+        // A first start has nothing better to do; a successor that waits keeps a dead predecessor from being noticed.
+        let patience = serving.map(|_| sleep(PATIENCE));
         tokio::select! {
             synced = feed.wait_for_all_sync(&mut store) => synced?,
-            never = tell_what_is_waited_for(WATCHERS, states, &self.health) => match never {},
+            never = tell_what_is_waited_for(WATCHERS, states.clone(), &self.health) => match never {},
+            () = ends(patience) => return Err(StartError::NotSynced(unread(&states.borrow(), &candidate.name))),
         }
         self.health.component(WATCHERS, None);
         let accepted = self.prove(&loader, &candidate, vetted, store, serving).await?;
@@ -303,11 +309,6 @@ impl Iteration {
         }
     }
 
-    /// Whether a configuration is the one that it serves.
-    pub(crate) fn is_made_of(&self, picture: &ConfigPicture) -> bool {
-        self.made.as_ref().is_some_and(|made| made.picture.makes_the_same(picture))
-    }
-
     /// The leader-only stages stop and the election stops with the Lease kept. Says whether it led.
     pub(crate) async fn retire(&mut self) -> bool {
         match &mut self.leading {
@@ -375,6 +376,29 @@ impl Iteration {
         drop(guard);
         proved.map_err(StartError::Proof)?.map_err(StartError::NotProved)
     }
+}
+
+/// How long a successor waits for its watched resources.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn ends(patience: Option<Sleep>) {
+    match patience {
+        Some(patience) => patience.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One finding for each resource that was not read yet.
+fn unread(states: &States, config: &str) -> Vec<Finding> {
+    let waits = states.iter().filter(|(_, state)| !state.is_synced());
+    waits
+        .map(|(name, state)| {
+            let reason = state.trouble().map_or_else(|| "it takes too long".to_owned(), ToString::to_string);
+            let message = format!("{config}: watchedResources.{name} cannot be read: {reason}");
+            Finding::error(FindingCode::ConfigInvalid, message)
+                .hint("correct the resource, or apply what `haptic rbac` says for this configuration")
+        })
+        .collect()
 }
 
 /// The names of the watchers where health is told.

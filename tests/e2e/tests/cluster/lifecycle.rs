@@ -139,6 +139,13 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
     served.answers_with("x-version", "two").await?;
     assert!(served.leader_log(&lease).await?.contains("the successor is given up"));
 
+    // One that waits in vain is told in the end, and not tried any more once it is taken back.
+    let verdict = served.judged(served.configure(&waits).await?).await?;
+    assert!(verdict.starts_with("False ") && verdict.contains("nodes") && verdict.contains("haptic rbac"), "{verdict}");
+    served.answers_with("x-version", "two").await?;
+    let verdict = served.judged(served.configure(&two).await?).await?;
+    assert!(verdict.starts_with("True "), "{verdict}");
+
     // A watched kind is served in another version: resolved anew, and only then the objects are others.
     objects.apply(&definition(&["v1beta1"])).await?;
     let file = tempfile::NamedTempFile::new()?;
