@@ -1,7 +1,7 @@
 //! The StatusApplier of a cluster (leader-only): conditions of the configuration object and of plugins, the load
 //! balancer status of Ingresses, and Events about rejected objects.
 //!
-//! One half collects what the stages say into a [`Picture`]; the others each write one kind of thing from the newest
+//! One half collects what the stages say into a `Picture`; the others each write one kind of thing from the newest
 //! picture, at their own pace and with their own backoff, so that a slow API server delays no event and one refused
 //! write stops no other. When the bus or its scope is closed the stage ends at once and writes nothing more.
 //!
