@@ -37,6 +37,7 @@ pub(crate) fn measure(subject: &Subject) -> Result<()> {
 }
 
 async fn measured(routes: usize) -> Result<()> {
+    ensure!(routes >= CHANGES, "the number of routes must be at least {CHANGES}");
     let asleep = |object: &mut Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if object["kind"] == "Deployment" && (name == "haptic" || name == "haproxy") {
@@ -94,11 +95,12 @@ async fn measured(routes: usize) -> Result<()> {
     served.room.close().await
 }
 
-/// A patch of an EndpointSlice that moves a route to the other pod.
+/// A patch of an EndpointSlice that moves a route to the other pod. Wants as many routes as there are changes.
 async fn endpoints(served: &Served, client: &mut Client, backends: &[(String, String)], with: &str) -> Result<()> {
     let mut samples = Samples::default();
     for round in 0..CHANGES {
-        let (name, host) = names(round % 10);
+        // Another route each time: an address that comes back while a client still uses its old server is a reload.
+        let (name, host) = names(round);
         let now = client.ask(&host).await?.context("the route answers")?;
         let (other, address) = backends.iter().find(|(name, _)| *name != now).context("there are two backends")?;
         let patch = json!({ "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }] });
