@@ -201,7 +201,6 @@ impl AgentTask {
             Request::PutPlan { plan_id, document, reply } => {
                 let _ = reply.send(self.put_plan(plan_id, &document));
             }
-            Request::PaceReloads { interval } => self.config.reload_interval_min = interval,
             Request::StopHaproxy { drain, reply } => {
                 self.stopped = true;
                 self.exit = None;

@@ -120,7 +120,6 @@ enum Request {
     Serving { reply: oneshot::Sender<Serving> },
     Apply { body: Box<ApplyBody>, reply: oneshot::Sender<Result<ApplyResult, ApplyRefusal>> },
     PutPlan { plan_id: PlanId, document: bytes::Bytes, reply: oneshot::Sender<Result<PlanStored, AgentError>> },
-    PaceReloads { interval: Duration },
     StopHaproxy { drain: Duration, reply: oneshot::Sender<Result<(), StartError>> },
 }
 
@@ -180,11 +179,6 @@ impl Agent {
     /// Drains HAProxy for at most `drain` and ends it. It is not started again until the next apply.
     pub async fn stop_haproxy(&self, drain: Duration) -> Result<(), AgentError> {
         Ok(self.ask(|reply| Request::StopHaproxy { drain, reply }).await??)
-    }
-
-    /// Sets the shortest time between two reloads, for the reloads that are asked for from now on.
-    pub async fn pace_reloads(&self, interval: Duration) -> Result<(), AgentError> {
-        self.requests.send(Request::PaceReloads { interval }).await.map_err(|_| AgentError::Stopped)
     }
 
     /// Whether the pod should get traffic. Answers at once, also while a reload goes on.

@@ -7,6 +7,10 @@ use haptic_model::{FileSet, Reason, ReasonCode};
 
 pub use haptic_haproxy::check::Cancellation;
 
+/// Work that nobody waits for any more ends its running check.
+#[derive(Default)]
+pub(crate) struct CancelOnDrop(Cancellation);
+
 /// Runs `haproxy -c` in a fresh jail on every call. Blocks: call it on a blocking thread.
 pub trait ConfigCheck: Send + Sync {
     /// A check that was cancelled is [`Answer::Unavailable`], never a pass.
@@ -99,5 +103,19 @@ impl From<CheckVerdict> for Answer {
             messages.push(CheckMessage { file: String::new(), line: 0, text });
         }
         Self::Refused { build, messages }
+    }
+}
+
+// === impl CancelOnDrop ===
+
+impl CancelOnDrop {
+    pub(crate) fn cancellation(&self) -> Cancellation {
+        self.0.clone()
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }

@@ -15,6 +15,14 @@ pub struct WallClock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
+/// When something is due; `None` = never.
+pub(crate) async fn until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 // === impl WallClock ===
 
 impl WallClock {

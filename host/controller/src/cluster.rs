@@ -13,8 +13,8 @@ mod condition;
 mod config_change;
 mod config_watch;
 pub mod credentials;
+mod deployed;
 pub mod discovery;
-mod fleet;
 mod follower;
 mod iteration;
 mod leader;
@@ -47,15 +47,12 @@ use haptic_model::Finding;
 use haptic_modules::{Backoff, Cache, CacheError, Fetcher, Limits, Modules, Transport, TransportError};
 use haptic_plugins::PluginHost;
 use thiserror::Error;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    check::{Cancellation, Checkers},
-    clock::WallClock,
+    check::Checkers,
+    clock::{WallClock, until},
     cluster::{
         accepted::{AcceptedSnapshot, Loader, NotAccepted},
         config_watch::{ConfigPicture, ConfigPictures, ConfigWatch},
@@ -534,17 +531,10 @@ async fn accepted_meanwhile(shared: &Shared) -> AcceptedSnapshot {
         let newest = pictures.borrow_and_update().clone();
         let Some(picture) = newest.filter(|picture| !picture.makes_the_same(&judged)) else { continue };
         judged = picture.clone();
-        match shared.loader().load(picture, Cancellation::new()).await {
+        match shared.loader().load(picture).await {
             Ok(snapshot) => return snapshot,
             Err(error) => tracing::warn!("a newer configuration came during the start-up: {}", Chain(&error)),
         }
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -164,7 +164,8 @@ pub(crate) fn render_once(
             .execute(&snapshot, haproxy, left_out, &mut memo, clock.now())
             .map_err(|error| PipelineError { findings: located(error.findings), ..error })?;
         output.findings = located(output.findings);
-        Ok(Render { seq, correlation, trigger, output, started, snapshot })
+        let reload_interval = core.settings.min_deployment_interval;
+        Ok(Render { seq, correlation, trigger, output, started, snapshot, reload_interval })
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Reporting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Default 2 s. Acts per pod after the diff: the agent paces its reloads with it.
+    /// Default 2 s. Acts per pod after the diff: it goes with every apply, and the agent paces its reloads with it.
     pub min_deployment_interval: Duration,
     /// Default 60 s.
     pub drift_prevention_interval: Duration,

@@ -1,6 +1,6 @@
 //! The DriftPreventionMonitor: a full pass now and then, so that what changed behind our back comes right again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     bus::{EventBus, Subscription},
@@ -28,10 +28,21 @@ impl DriftPreventionMonitor {
             tokio::select! {
                 // A new configuration may have another interval.
                 event = self.events.next() => if event.is_none() { return },
-                () = tokio::time::sleep(interval) => {
+                () = after(interval) => {
                     self.bus.publish(Event::DriftPreventionTriggered { correlation: self.bus.correlate() });
                 }
             }
         }
     }
 }
+
+/// Zero = never.
+async fn after(interval: Duration) {
+    if interval.is_zero() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(interval).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,18 +10,18 @@ use std::{sync::Arc, time::Duration};
 use haptic_model::{Finding, ObjectRef};
 use haptic_store::{Changed, RawChange};
 use thiserror::Error;
-use tokio::{sync::watch, task::JoinError, time::Instant};
+use tokio::{sync::watch, task::JoinError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     bus::EventBus,
     check::{Cancellation, ConfigCheck},
-    clock::WallClock,
-    config::{self, ConfigObjects},
+    clock::{WallClock, until},
+    config::{self, Candidate, ConfigObjects},
     core::{ActiveCore, Core, fingerprint},
     events::{Change, ChangedObject, Event},
     feed::trial::{Judge, Trial, Verdict, ended},
-    load_gate::{Accepted, Serving},
+    load_gate::{Accepted, ConfigValidationRequest, Serving},
     plugin_loader::{PluginLoader, PluginState, PluginStates},
     quarantine::Quarantine,
     source::{Picture, Source, SourceError, SourceUpdate},
@@ -355,6 +355,16 @@ fn take(picture: &mut Picture, update: &SourceUpdate, findings: &SourceFindings)
 // === impl GateParts ===
 
 impl GateParts {
+    /// What the validators are asked about a candidate, at this moment.
+    pub(crate) fn request<'a>(
+        &'a self,
+        candidate: &'a Candidate,
+        cancelled: &'a Cancellation,
+    ) -> ConfigValidationRequest<'a> {
+        let now = self.clock.now();
+        ConfigValidationRequest { candidate, check: &*self.check, haproxy: self.haproxy, now, cancelled }
+    }
+
     /// Brings up to date what is known about missing modules. Says whether one came.
     pub(crate) fn look_again(&self) -> bool {
         let mut came = false;
@@ -371,13 +381,6 @@ impl GateParts {
             changed
         });
         came
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Render {
     pub started: Instant,
     /// What it was rendered from.
     pub snapshot: Arc<Snapshot>,
+    /// The least time between two reloads of a pod, as the configuration has it.
+    pub reload_interval: Duration,
 }
 
 /// What the pipeline produces.

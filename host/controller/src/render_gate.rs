@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bus::{EventBus, Subscription},
     check::{Answer, Cancellation, ConfigCheck, NameResolution},
+    clock::until,
     core::{ActiveCore, Core, fingerprint},
     events::{Event, EventKind, GateOutcome, GateVerdict},
     pipeline::Render,
@@ -82,7 +83,7 @@ impl RenderGate {
                     Some(event) => self.handle(event),
                     None => return,
                 },
-                () = sleep_until(due) => self.judge_newest().await,
+                () = until(due) => self.judge_newest().await,
             }
         }
     }
@@ -223,13 +224,6 @@ impl Judged {
 
 fn distinct(findings: &[Finding]) -> Vec<Finding> {
     findings.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

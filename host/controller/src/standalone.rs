@@ -6,7 +6,6 @@ mod once;
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -30,8 +29,8 @@ use crate::{
     check::Checkers,
     clock::WallClock,
     commentator::History,
-    core::{ActiveCore, Settings, fingerprint},
-    events::{Correlation, Event, EventKind},
+    core::{ActiveCore, fingerprint},
+    events::{Correlation, Event},
     feed::{FeedError, FirstLoad, GateParts, Patience, SourceFindings},
     iteration::{Parts, wire},
     metrics::Metrics,
@@ -107,15 +106,13 @@ pub enum StandaloneError {
     Stopped,
 }
 
-/// Runs until `stop` is cancelled, or for one pass. `configured` hears the settings of every accepted
-/// configuration, of the first one before anything is applied: the agent paces its reloads with them.
+/// Runs until `stop` is cancelled, or for one pass.
 ///
 /// # Errors
 /// When the iteration cannot start, a stage ends early, or the one pass did not succeed.
 pub async fn run_standalone(
     options: StandaloneOptions,
     registry: &mut Registry,
-    configured: impl Fn(&Settings),
 ) -> Result<Option<OnceReport>, StandaloneError> {
     let bus = EventBus::new();
     let metrics = Metrics::register(registry);
@@ -141,7 +138,6 @@ pub async fn run_standalone(
     let first =
         first_load(&options.dirs, options.run, &gate, &findings, &status_folder, &mut supervisor, &stop).await?;
     let Some(FirstLoad { start, accepted }) = first else { return stopped_early(options.run) };
-    configured(&accepted.core.settings);
     tracing::info!(target: "haptic::config", "{} is accepted and serves", accepted.core.name);
 
     // Leadership and discovery, which a cluster decides, are facts here.
@@ -174,13 +170,6 @@ pub async fn run_standalone(
     };
     wire(parts, &bus, &mut supervisor);
     let once = (options.run == RunMode::Once).then(|| OncePass::observe(&bus));
-    let mut accepted = bus.observe("Settings", &[EventKind::ConfigValidated]);
-    let reconfigured = async {
-        while accepted.next().await.is_some() {
-            configured(&core.get().settings);
-        }
-        std::future::pending::<Infallible>().await
-    };
     publish_facts(&bus, pod, epoch);
     if !warnings.is_empty() {
         let (correlation, name) = (bus.correlate(), core.get().name.clone());
@@ -195,7 +184,6 @@ pub async fn run_standalone(
         ended = supervisor.ended_early() => Err(ended.into()),
         failure = bus.failed() => Err(IterationError::from(failure).into()),
         report = pass(once) => report.map(Some).map_err(StandaloneError::from),
-        never = reconfigured => match never {},
     };
     stop.cancel();
     bus.close();

@@ -16,7 +16,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     bus::{EventBus, Subscription},
-    clock::WallClock,
+    clock::{WallClock, until},
     core::ActiveCore,
     events::{Event, EventKind, GateVerdict},
     feed::ManifestFindings,
@@ -188,13 +188,6 @@ pub async fn tell_of_plugins(
         if plugins.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     bus::Subscription,
     check::{Answer, Cancellation, CheckMessage, ConfigCheck, NameResolution},
     config::{Candidate, ConfigObjects},
-    core::Core,
+    core::{Core, Settings},
     events::{Cause, Change, ChangedObject, Correlation, Event, GateVerdict, ResourceChange, Trigger},
     pipeline::{Output, Pipeline, PipelineTiming, Render},
     pod::{Endpoint, Pod},
@@ -135,6 +135,7 @@ pub(crate) fn render_of(seq: u64, text: &str, trigger: Trigger) -> Render {
         output: Output { rendered, findings: Vec::new(), refused: Vec::new(), timing: PipelineTiming::default() },
         started: Instant::now(),
         snapshot: Store::new(Vec::new()).snapshot(),
+        reload_interval: Settings::default().min_deployment_interval,
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct AgentOptions {
     doors: DoorOptions,
     #[command(flatten)]
     haproxy: HaproxyChoice,
-    /// Shortest time between two reloads, in milliseconds
+    /// Shortest time between two reloads, in milliseconds, where the controller does not say one
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     reload_interval_min: u64,
     /// How long HAProxy may finish its connections after SIGTERM, in seconds; a pod's termination grace period must be

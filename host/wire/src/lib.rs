@@ -89,6 +89,10 @@ pub struct ApplyManifest {
     /// Why a reload is asked for; echoed into the state.
     #[serde(default)]
     pub reasons: Vec<Reason>,
+    /// The least time between two reloads, in milliseconds: one that comes sooner is scheduled. `None` = as the agent was
+    /// started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reload_interval_ms: Option<u64>,
 }
 
 /// How an apply is to be done.

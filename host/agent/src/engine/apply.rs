@@ -1,6 +1,6 @@
 //! One apply, in the order that every crash can be recovered from.
 
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use haptic_haproxy::{process::test_bind, runtime::Deletion};
 use haptic_model::{CONFIG_PATH, Mode, Op, Reason, ReasonCode};
@@ -172,7 +172,9 @@ impl AgentTask {
         target: KnownSet,
         result: ApplyResult,
     ) -> Result<ApplyResult, Failure> {
-        let due = self.last_load.map(|last| last + self.config.reload_interval_min);
+        let interval = manifest.reload_interval_ms.map_or(self.config.reload_interval_min, Duration::from_millis);
+        // One that no clock reaches is none that anybody meant.
+        let due = self.last_load.and_then(|last| last.checked_add(interval));
         match due.filter(|due| self.running.is_some() && *due > Instant::now()) {
             None => self.load_now(manifest, target, result).await,
             Some(due) => self.schedule(manifest, target, result, due).await,

@@ -204,6 +204,7 @@ impl Pod {
             ops,
             in_place_ops: Vec::new(),
             reasons: Vec::new(),
+            reload_interval_ms: None,
         };
         (manifest, contents)
     }

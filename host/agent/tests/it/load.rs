@@ -161,3 +161,19 @@ async fn an_unproven_set_is_reverted_and_a_proven_one_is_kept() {
     assert!(pod.client().apply(&manifest, &parts).await.unwrap().ok);
     assert_eq!(pod.state().await.lkg_plan, Some(second.plan()), "the check's pass promoted it");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_interval_that_an_apply_brings_counts_and_not_the_own() {
+    const HOUR: u64 = 3_600_000;
+    for (own, brought, mode) in [(0, HOUR, Mode::Scheduled), (HOUR, 0, Mode::Reload)] {
+        let mut pod = Pod::stopped("3.2", Duration::from_millis(own));
+        pod.open(None).await;
+        let set = set_for(&pod).await;
+        assert_eq!(pod.reload(&set).await.mode, Mode::Reload);
+        let second = set.with("maps/hosts.map", FileKind::Map, "two.test be_one\n");
+        let (mut manifest, parts) = pod.manifest(&second, ApplyMode::Reload, Vec::new()).await;
+        manifest.reload_interval_ms = Some(brought);
+        let result = pod.client().apply(&manifest, &parts).await.unwrap();
+        assert!(result.ok && result.mode == mode, "own {own}, brought {brought}: {result:?}");
+    }
+}

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    check::Cancellation,
+    check::CancelOnDrop,
     cluster::{
         config_watch::{ConfigName, ConfigPicture, CredentialsSecret},
         credentials::AgentCredentials,
@@ -21,7 +21,7 @@ use crate::{
     },
     config::{Candidate, ConfigObjects},
     feed::GateParts,
-    load_gate::{ConfigValidationRequest, Vetted},
+    load_gate::Vetted,
     plugin_loader::Loading,
 };
 
@@ -66,12 +66,9 @@ pub(crate) struct Loader {
 // === impl Loader ===
 
 impl Loader {
-    /// Judges a picture. Dropping the future ends it at the next step; `cancelled` ends running checks too.
-    pub(crate) async fn load(
-        &self,
-        picture: Arc<ConfigPicture>,
-        cancelled: Cancellation,
-    ) -> Result<AcceptedSnapshot, NotAccepted> {
+    /// Judges a picture. Dropping the future ends running checks too.
+    pub(crate) async fn load(&self, picture: Arc<ConfigPicture>) -> Result<AcceptedSnapshot, NotAccepted> {
+        let cancelled = CancelOnDrop::default();
         let refused = |findings| NotAccepted::Refused { findings, waits: false };
         if picture.objects.configs.is_empty() {
             return Err(refused(vec![self.missing()]));
@@ -93,15 +90,9 @@ impl Loader {
         let Loading { set, warnings, states } = loading;
         let waits = states.iter().any(|state| state.missing.is_some());
         self.gate.plugins.send_replace(Arc::new(states));
-        let gate = self.gate.clone();
+        let (gate, cancelled) = (self.gate.clone(), cancelled.cancellation());
         let (candidate, vetted) = spawn_blocking(move || {
-            let request = ConfigValidationRequest {
-                candidate: &candidate,
-                check: &*gate.check,
-                haproxy: gate.haproxy,
-                now: gate.clock.now(),
-                cancelled: &cancelled,
-            };
+            let request = gate.request(&candidate, &cancelled);
             let vetted = set.and_then(|plugins| request.vet(plugins));
             (candidate, vetted)
         })

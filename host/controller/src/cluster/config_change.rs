@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bus::EventBus,
-    check::Cancellation,
     cluster::{
         accepted::{AcceptedSnapshot, Loader, NotAccepted},
         config_watch::{ConfigPicture, ConfigPictures},
@@ -37,7 +36,6 @@ pub(crate) struct ConfigChangeHandler {
 struct Trial {
     picture: Arc<ConfigPicture>,
     verdict: JoinHandle<Result<AcceptedSnapshot, NotAccepted>>,
-    cancellation: Cancellation,
 }
 
 /// What was judged last.
@@ -122,10 +120,9 @@ impl ConfigChangeHandler {
 
     fn judge(&self, picture: Arc<ConfigPicture>, trial: &mut Option<Trial>) {
         cancel(trial.take());
-        let cancellation = Cancellation::new();
-        let (loader, candidate, cancelled) = (self.loader.clone(), picture.clone(), cancellation.clone());
-        let verdict = tokio::spawn(async move { loader.load(candidate, cancelled).await });
-        *trial = Some(Trial { picture, verdict, cancellation });
+        let (loader, candidate) = (self.loader.clone(), picture.clone());
+        let verdict = tokio::spawn(async move { loader.load(candidate).await });
+        *trial = Some(Trial { picture, verdict });
     }
 
     fn conclude(&self, picture: Arc<ConfigPicture>, verdict: Result<AcceptedSnapshot, NotAccepted>) -> Judged {
@@ -180,17 +177,15 @@ async fn verdict_of(trial: &mut Option<Trial>) -> Result<AcceptedSnapshot, NotAc
     }
 }
 
-/// Its verdict is of no use any more; what blocks ends with the cancellation.
+/// Its verdict is of no use any more.
 fn cancel(trial: Option<Trial>) {
     if let Some(trial) = trial {
-        trial.cancellation.cancel();
         trial.verdict.abort();
     }
 }
 
 async fn end(trial: Option<Trial>) {
     if let Some(trial) = trial {
-        trial.cancellation.cancel();
         trial.verdict.abort();
         // Joined, so that nothing of this iteration runs beside the next.
         let _ = trial.verdict.await;

@@ -142,11 +142,15 @@ impl ConfigWatch {
     fn take(&mut self, update: Update) {
         let Update { resource, changes, synced } = update;
         let objects = self.objects.entry(resource.clone()).or_default();
+        let mut news = synced;
         for (change, _) in changes {
             match change {
                 // A status, which haptic itself writes, makes no other configuration.
                 RawChange::Upsert(object)
-                    if objects.get(&object.key()).is_some_and(|known| is_same_generation(known, &object)) => {}
+                    if objects.get(&object.key()).is_some_and(|known| is_same_generation(known, &object)) =>
+                {
+                    continue;
+                }
                 RawChange::Upsert(object) => {
                     objects.insert(object.key(), object);
                 }
@@ -154,6 +158,10 @@ impl ConfigWatch {
                     objects.remove(&key);
                 }
             }
+            news = true;
+        }
+        if !news {
+            return;
         }
         if synced {
             self.unread.remove(&resource);

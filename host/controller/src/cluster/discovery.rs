@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent_port::Connect,
     bus::{EventBus, Subscription},
+    clock::until,
     cluster::discovery::{inquiry::Answer, roster::Roster},
     events::{Event, EventKind},
     pod::Pod,
@@ -310,13 +311,6 @@ fn update<T: PartialEq>(current: &mut T, new: T) -> bool {
     let modified = *current != new;
     *current = new;
     modified
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{
     agent_port::Connect,
     agents,
     bus::EventBus,
-    check::Cancellation,
+    check::CancelOnDrop,
     cluster::{
         Shared,
         accepted::{AcceptedSnapshot, Loader, NotAccepted},
@@ -40,7 +40,8 @@ use crate::{
     config::Candidate,
     core::{ActiveCore, fingerprint},
     events::Event,
-    load_gate::{Accepted, ConfigValidationRequest, Serving, Vetted},
+    feed::GateParts,
+    load_gate::{Accepted, Serving, Vetted},
     metrics::MetricsObserver,
     quarantine::Quarantine,
     reconciler::Reconciler,
@@ -68,7 +69,7 @@ struct Made {
     leader_election: ElectionSettings,
     served: Served,
     leads: watch::Sender<bool>,
-    loader: Loader,
+    gate: GateParts,
     connect: Connect,
 }
 
@@ -133,7 +134,7 @@ impl Iteration {
                     }
                 };
                 self.health.component(CONFIG, None);
-                loader.load(picture, Cancellation::new()).await?
+                loader.load(picture).await?
             }
         };
         let AcceptedSnapshot { picture, candidate, vetted, resolution, credentials, mut warnings, waits } = snapshot;
@@ -233,8 +234,9 @@ impl Iteration {
                 self.shared.identity.clone(),
             )
         };
+        let gate = loader.gate;
         let served = Served { generation: picture.generation, warnings: warnings.into() };
-        self.made = Some(Made { picture, core, quarantine, fleet, leader_election, served, leads, loader, connect });
+        self.made = Some(Made { picture, core, quarantine, fleet, leader_election, served, leads, gate, connect });
         // A render that is not warm by then is cold in the term; that costs time and nothing else.
         let warmed = async {
             let _ = warm.wait_for(|warm| *warm).await;
@@ -261,7 +263,7 @@ impl Iteration {
             core: made.core.clone(),
             quarantine: made.quarantine.clone(),
             clock: self.shared.clock.clone(),
-            gate: made.loader.gate.clone(),
+            gate: made.gate.clone(),
             connect: made.connect.clone(),
             fleet: made.fleet.clone(),
             writers: self.shared.writers(),
@@ -360,20 +362,13 @@ impl Iteration {
             haproxy: gate.haproxy,
         });
         let candidate = candidate.clone();
-        let cancelled = Cancellation::new();
-        let guard = CancelOnDrop(cancelled.clone());
+        let guard = CancelOnDrop::default();
+        let cancelled = guard.cancellation();
         let proved = spawn_blocking(move || {
-            let request = ConfigValidationRequest {
-                candidate: &candidate,
-                check: &*gate.check,
-                haproxy: gate.haproxy,
-                now: gate.clock.now(),
-                cancelled: &cancelled,
-            };
+            let request = gate.request(&candidate, &cancelled);
             vetted.prove(&request, store, serving.as_ref())
         })
         .await;
-        drop(guard);
         proved.map_err(StartError::Proof)?.map_err(StartError::NotProved)
     }
 }
@@ -388,13 +383,19 @@ async fn ends(patience: Option<Sleep>) {
     }
 }
 
+/// What was not read yet, and why.
+fn waits(states: &States) -> impl Iterator<Item = (&Arc<str>, String)> {
+    let unread = states.iter().filter(|(_, state)| !state.is_synced());
+    unread.map(|(name, state)| {
+        (name, state.trouble().map_or_else(|| "the server has not sent all of it".to_owned(), ToString::to_string))
+    })
+}
+
 /// One finding for each resource that was not read yet.
 fn unread(states: &States, config: &str) -> Vec<Finding> {
-    let waits = states.iter().filter(|(_, state)| !state.is_synced());
-    waits
-        .map(|(name, state)| {
-            let reason = state.trouble().map_or_else(|| "it takes too long".to_owned(), ToString::to_string);
-            let message = format!("{config}: watchedResources.{name} cannot be read: {reason}");
+    waits(states)
+        .map(|(name, reason)| {
+            let message = format!("{config}: watchedResources.{name} is not read: {reason}");
             Finding::error(FindingCode::ConfigInvalid, message)
                 .hint("correct the resource, or apply what `haptic rbac` says for this configuration")
         })
@@ -412,15 +413,8 @@ async fn tell_what_is_waited_for(
     health: &IterationHealth,
 ) -> Infallible {
     loop {
-        let waits: Vec<String> = states
-            .borrow_and_update()
-            .iter()
-            .filter(|(_, state)| !state.is_synced())
-            .map(|(name, state)| match state.trouble() {
-                Some(trouble) => format!("{name}: {trouble}"),
-                None => format!("{name} is read"),
-            })
-            .collect();
+        let waits: Vec<String> =
+            waits(&states.borrow_and_update()).map(|(name, reason)| format!("{name}: {reason}")).collect();
         health.component(component, Some(waits.join("; ")).filter(|waits| !waits.is_empty()));
         if states.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -453,12 +447,3 @@ async fn follow_credentials(mut credentials: AgentCredentials, mut pictures: Con
 
 /// How often the end of the certificate is looked at.
 const EXPIRY: Duration = Duration::from_mins(10);
-
-/// A start-up that is given up ends its running check.
-struct CancelOnDrop(Cancellation);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}

@@ -24,7 +24,7 @@ use crate::{
     bus::{EventBus, Subscription},
     clock::{Timestamp, WallClock},
     cluster::{
-        fleet::Fleet,
+        deployed::Deployed,
         publisher::shelf::Shelf,
         standing::{ConfigOwner, ConfigStanding},
     },
@@ -60,7 +60,7 @@ pub struct ConfigPublisher {
 struct Wanted {
     /// The newest render that a pod serves.
     render: Option<Arc<Render>>,
-    fleet: Fleet,
+    deployed: Deployed,
     owner: Option<ConfigOwner>,
     /// Counts up when what is there is to be read again.
     audit: u64,
@@ -132,9 +132,9 @@ impl ConfigPublisher {
 impl Wanted {
     fn take(&mut self, event: Event, now: Timestamp) {
         match event {
-            Event::HAProxyPodsDiscovered { pods, .. } => self.fleet.discovered(&pods),
+            Event::HAProxyPodsDiscovered { pods, .. } => self.deployed.discovered(&pods),
             Event::DeploymentCompleted { render, reports, .. } => {
-                reports.iter().for_each(|report| self.fleet.reported(report, now));
+                reports.iter().for_each(|report| self.deployed.reported(report, now));
                 let plan = render.plan();
                 let served = reports.iter().any(|report| report.outcome == PodOutcome::Serving && report.plan == plan);
                 if served && self.render.as_ref().is_none_or(|known| known.seq <= render.seq) {
@@ -192,11 +192,11 @@ async fn round(
     shelf.audit(wanted.audit).await?;
     let Some(render) = &wanted.render else {
         // Nobody serves anything of this term yet; how it fails is told on what was published before.
-        return shelf.tell(&wanted.fleet, now).await;
+        return shelf.tell(&wanted.deployed, now).await;
     };
     shelf.put(render, settings).await?;
-    shelf.tell(&wanted.fleet, now).await?;
-    shelf.sweep(&wanted.fleet).await
+    shelf.tell(&wanted.deployed, now).await?;
+    shelf.sweep(&wanted.deployed).await
 }
 
 #[cfg(test)]

@@ -6,14 +6,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use haptic_kubernetes::{Api, Effect, Source, SourceEnded, SourceSettings, States, Update};
 use haptic_model::ObjectRef;
 use haptic_store::{Changed, RawChange, Store, WatchedResource};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     bus::EventBus,
+    clock::until,
     cluster::{own_writes::OwnWrites, schema::Resolution},
     core::ActiveCore,
     events::{Change, ChangedObject, Event, ResourceChange},
@@ -136,11 +134,4 @@ pub(crate) fn announce_initial_sync(bus: &EventBus, store: &Store) {
 fn apply(store: &mut Store, update: &Update) -> Changed {
     let changes: Vec<RawChange> = update.changes.iter().map(|(change, _)| change.clone()).collect();
     store.apply(&update.resource, &changes).expect("the source follows the store's resources")
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }

@@ -9,6 +9,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     agent_port::{Agent, AgentError, ApplyAnswer, PlanDocument},
+    clock::until,
     deployer::{
         inbox::{Assignment, Inbox, Validated, Waiting},
         known::{Known, UNKNOWN_VERSION},
@@ -237,8 +238,7 @@ impl PodActor {
             }
             let removed = leftovers(&decision.ops);
             let validated = validated_plan(self.validated.as_ref(), known);
-            let (manifest, parts) =
-                request::apply(plan, &render.output.rendered.files, decision, known, *token, validated, &missing);
+            let (manifest, parts) = request::apply(render, decision, known, *token, validated, &missing);
             let began = Instant::now();
             let answer = self.agent.apply(manifest, parts).await;
             report.apply = began.elapsed();
@@ -455,11 +455,4 @@ fn leftovers(ops: &[Op]) -> Vec<String> {
             _ => None,
         })
         .collect()
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }

@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use haptic_haproxy::plan::Diff;
-use haptic_model::{CONFIG_PATH, Digest, FilePath, FileSet, Plan, PlanId, Verdict};
+use haptic_model::{CONFIG_PATH, Digest, FilePath, Plan, PlanId, Verdict};
 use haptic_wire::{API_VERSION, ApplyManifest, ApplyMode, BindAddress, ManifestFile, Token};
 
-use crate::deployer::known::Known;
+use crate::{deployer::known::Known, pipeline::Render};
 
-/// An apply of `plan` as `diff` decided. `files` is the content; `missing` names what the agent asked for.
+/// An apply of the render as `diff` decided. `missing` names what the agent asked for.
 pub(super) fn apply(
-    plan: &Plan,
-    files: &FileSet,
+    render: &Render,
     diff: Diff,
     known: &Known,
     token: Token,
     validated: Option<PlanId>,
     missing: &[FilePath],
 ) -> (ApplyManifest, Vec<Bytes>) {
+    let (plan, files) = (&render.output.rendered.plan, &render.output.rendered.files);
     let mut manifest = frame(plan, known, token, validated);
+    manifest.reload_interval_ms = Some(u64::try_from(render.reload_interval.as_millis()).unwrap_or(u64::MAX));
     if diff.verdict == Verdict::Reload {
         manifest.mode = ApplyMode::Reload;
         manifest.expected_worker = None;
@@ -53,6 +54,7 @@ pub(super) fn revert(refused: PlanId, known: &Known, token: Token) -> ApplyManif
         ops: Vec::new(),
         in_place_ops: Vec::new(),
         reasons: Vec::new(),
+        reload_interval_ms: None,
     }
 }
 
@@ -81,6 +83,7 @@ fn frame(plan: &Plan, known: &Known, token: Token, validated_plan: Option<PlanId
         ops: Vec::new(),
         in_place_ops: Vec::new(),
         reasons: Vec::new(),
+        reload_interval_ms: None,
     }
 }
 

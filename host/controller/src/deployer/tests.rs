@@ -38,6 +38,19 @@ async fn the_first_deployment_sends_the_whole_set_and_later_ones_name_their_base
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_interval_between_reloads_goes_with_every_apply() {
+    let mut scene = Scene::new();
+    for (seq, seconds) in [(1, 2), (2, 7)] {
+        let render =
+            Render { reload_interval: Duration::from_secs(seconds), ..Render::clone(&render(seq, &seq.to_string())) };
+        scene.schedule(&Arc::new(render));
+        scene.report().await;
+    }
+    let intervals: Vec<_> = scene.agent.applies().iter().map(|apply| apply.reload_interval_ms).collect();
+    assert_eq!(intervals, [Some(2_000), Some(7_000)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_plan_is_not_sent_twice() {
     let mut scene = Scene::new();
     scene.schedule(&render(1, "a"));

@@ -14,7 +14,7 @@ use crate::{
     check::Cancellation,
     config::ConfigObjects,
     feed::GateParts,
-    load_gate::{Accepted, ConfigValidationRequest, Serving, admit},
+    load_gate::{Accepted, Serving, admit},
     plugin_loader::Loading,
 };
 
@@ -87,13 +87,7 @@ impl Judge {
             let Loading { set, warnings, states } = gate.loader.load(&candidate);
             let waits = states.iter().any(|state| state.missing.is_some());
             gate.plugins.send_replace(Arc::new(states));
-            let request = ConfigValidationRequest {
-                candidate: &candidate,
-                check: &*gate.check,
-                haproxy: gate.haproxy,
-                now: gate.clock.now(),
-                cancelled: &cancelled,
-            };
+            let request = gate.request(&candidate, &cancelled);
             let outcome = set.and_then(|plugins| admit(&request, plugins, &changes, serving.as_ref()));
             let outcome = match outcome {
                 Ok(mut accepted) => {

@@ -315,7 +315,15 @@ fn render(core: &Core, seq: u64, objects: &[Value]) -> Arc<Render> {
     };
     let output = core.pipeline.execute(&snapshot, (3, 2), LeftOut::default(), &mut core.memo.lock(), Now(0)).unwrap();
     let trigger = Trigger::new(Cause::Synchronized, Instant::now());
-    Arc::new(Render { seq, correlation: Correlation(seq), trigger, output, started: Instant::now(), snapshot })
+    Arc::new(Render {
+        seq,
+        correlation: Correlation(seq),
+        trigger,
+        output,
+        started: Instant::now(),
+        snapshot,
+        reload_interval: Duration::from_secs(2),
+    })
 }
 
 fn configuration(config: &str, ingress: &str, controller: &Value) -> Value {

@@ -12,13 +12,11 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use clap::Args;
 use haptic_agent::{Agent, AgentConfig, AgentTask, ScriptedFault};
-use haptic_controller::{
-    RunMode, StandaloneOptions, clock::WallClock, commentator::History, core::Settings, run_standalone,
-};
+use haptic_controller::{RunMode, StandaloneOptions, clock::WallClock, commentator::History, run_standalone};
 use haptic_haproxy::version::HaproxyBinary;
 use haptic_plugins::PluginHost;
 use prometheus_client::registry::Registry;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -68,24 +66,8 @@ impl StandaloneArgs {
         let mut local = LocalAgent::start(state, binary.clone()).await?;
         let options = self.options(state, &binary, &local.socket, stop.clone())?;
         let mut registry = Registry::default();
-        let (interval, mut paced) = watch::channel(None);
-        let configured = |settings: &Settings| {
-            interval.send_replace(Some(settings.min_deployment_interval));
-        };
-        let agent = local.agent.clone();
-        let pace = async {
-            while paced.changed().await.is_ok() {
-                if let Some(interval) = *paced.borrow_and_update()
-                    && agent.pace_reloads(interval).await.is_err()
-                {
-                    break;
-                }
-            }
-            std::future::pending::<()>().await;
-        };
         let outcome = tokio::select! {
-            outcome = run_standalone(options, &mut registry, configured) => outcome,
-            () = pace => unreachable!("pacing never ends"),
+            outcome = run_standalone(options, &mut registry) => outcome,
             ended = local.ended() => return Err(ended.context("the local agent ended")),
         };
         let code = match outcome {

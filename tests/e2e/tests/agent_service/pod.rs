@@ -167,6 +167,7 @@ impl Pod {
             ops: Vec::new(),
             in_place_ops: Vec::new(),
             reasons: Vec::new(),
+            reload_interval_ms: None,
         };
         (manifest, vec![content])
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::Timestamp,
     cluster::{
-        fleet::Fleet,
+        deployed::Deployed,
         objects::{CFG, CRT_LIST_FILE, GENERAL_FILE, Kind, MAP_FILE},
         publisher::{
             PublisherSettings,
@@ -147,11 +147,11 @@ impl Shelf {
     }
 
     /// Writes what pods say into the status of every configuration that one of them has.
-    pub(super) async fn tell(&mut self, fleet: &Fleet, now: Timestamp) -> Result<(), Trouble> {
-        if !fleet.is_known() {
+    pub(super) async fn tell(&mut self, deployed: &Deployed, now: Timestamp) -> Result<(), Trouble> {
+        if !deployed.is_known() {
             return Ok(());
         }
-        let entries = fleet.entries(&self.before);
+        let entries = deployed.entries(&self.before);
         let latest = self.latest();
         let objects = CFG.objects(&self.api, &self.owner.namespace);
         for (name, set) in &mut self.sets {
@@ -164,9 +164,9 @@ impl Shelf {
     }
 
     /// Deletes what no pod has any more. Nothing is deleted before the newest is complete.
-    pub(super) async fn sweep(&mut self, fleet: &Fleet) -> Result<(), Trouble> {
-        let Some(newest) = self.newest.clone().filter(|_| fleet.is_known()) else { return Ok(()) };
-        let entries = fleet.entries(&self.before);
+    pub(super) async fn sweep(&mut self, deployed: &Deployed) -> Result<(), Trouble> {
+        let Some(newest) = self.newest.clone().filter(|_| deployed.is_known()) else { return Ok(()) };
+        let entries = deployed.entries(&self.before);
         self.sets.retain(|name, set| *name == newest || set.is_reported(&entries));
         let mut keep = BTreeSet::new();
         for (name, set) in &self.sets {

@@ -54,11 +54,11 @@ async fn a_deployment_that_replaces_another_in_a_mailbox_keeps_its_reports() {
     bus.publish(completed(&render, "a", PodOutcome::Serving));
     bus.publish(completed(&render, "b", PodOutcome::Failed));
     bus.publish(completed(&render, "b", PodOutcome::Serving));
-    let mut fleet = Fleet::default();
-    fleet.discovered(&[pod("a"), pod("b")]);
+    let mut deployed = Deployed::default();
+    deployed.discovered(&[pod("a"), pod("b")]);
     let Some(Event::DeploymentCompleted { reports, .. }) = events.next().await else { panic!("it is published") };
-    reports.iter().for_each(|report| fleet.reported(report, Timestamp(0)));
-    let entries = fleet.entries(&BTreeMap::new());
+    reports.iter().for_each(|report| deployed.reported(report, Timestamp(0)));
+    let entries = deployed.entries(&BTreeMap::new());
     let plan = render.plan().to_string();
     assert!(entries.iter().all(|entry| entry.applied_plan.as_ref() == Some(&plan) && entry.consecutive_errors == 0));
     assert_eq!(entries.len(), 2);

@@ -10,7 +10,7 @@ use haptic_model::{Finding, FindingCode, Severity};
 use crate::{
     cluster::{
         condition::Draft,
-        fleet::{Apart, Standing, Why},
+        deployed::{Apart, Standing, Why},
         standing::ConfigStanding,
         status_applier::picture::Picture,
     },
@@ -92,7 +92,7 @@ pub(super) fn deployed(picture: &Picture, generation: Option<i64>) -> Draft {
     let draft = |status, reason, message: String| Draft::new(Kind::Deployed, status, reason, message, generation);
     let pending = |message| Draft::pending(Kind::Deployed, Reason::Pending, message, generation);
     let Some(newest) = &picture.newest else { return pending("nothing has been rendered yet") };
-    let apart = match picture.fleet.of(newest.render.plan()) {
+    let apart = match picture.deployed.of(newest.render.plan()) {
         Standing::Unknown => return pending("pods are being looked for"),
         Standing::NoPods => {
             let message = "no HAProxy pod is found; next step: compare podSelector with the labels of the pods in the \
@@ -125,9 +125,9 @@ pub(super) fn deployed(picture: &Picture, generation: Option<i64>) -> Draft {
 }
 
 pub(super) fn degraded(picture: &Picture, generation: Option<i64>) -> Draft {
-    let troubled = picture.fleet.troubled();
+    let troubled = picture.deployed.troubled();
     let Some(first) = troubled.iter().find(|pod| !pod.answered).or(troubled.first()) else {
-        if !picture.fleet.is_known() {
+        if !picture.deployed.is_known() {
             return Draft::pending(Kind::Degraded, Reason::Pending, "pods are being looked for", generation);
         }
         return Draft::new(Kind::Degraded, False, Reason::AllPodsAnswer, "no pod fails again and again", generation);

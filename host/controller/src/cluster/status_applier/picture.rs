@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::{
     clock::Timestamp,
     cluster::{
-        fleet::{Fleet, Standing},
+        deployed::{Deployed, Standing},
         standing::ConfigStanding,
     },
     events::{Event, GateOutcome, GateVerdict},
@@ -22,7 +22,7 @@ pub(super) struct Picture {
     pub(super) standing: Arc<ConfigStanding>,
     pub(super) manifests: ManifestFindings,
     pub(super) plugins: Arc<Vec<PluginState>>,
-    pub(super) fleet: Fleet,
+    pub(super) deployed: Deployed,
     pub(super) newest: Option<Newest>,
     /// The newest render that every pod acknowledged.
     pub(super) settled: Option<Arc<Render>>,
@@ -46,7 +46,7 @@ impl Picture {
     pub(super) fn take(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::HAProxyPodsDiscovered { pods, .. } => {
-                self.fleet.discovered(&pods);
+                self.deployed.discovered(&pods);
                 self.settle(None);
             }
             Event::TemplateRendered { render, .. } => {
@@ -64,7 +64,7 @@ impl Picture {
                 self.judged = Some(outcome);
             }
             Event::DeploymentCompleted { render, reports, .. } => {
-                reports.iter().for_each(|report| self.fleet.reported(report, now));
+                reports.iter().for_each(|report| self.deployed.reported(report, now));
                 self.settle(Some(&render));
             }
             Event::DriftPreventionTriggered { .. } => self.audit += 1,
@@ -89,7 +89,7 @@ impl Picture {
         let settled = newest
             .into_iter()
             .chain(deployed)
-            .find(|render| matches!(self.fleet.of(render.plan()), Standing::Settled { .. }));
+            .find(|render| matches!(self.deployed.of(render.plan()), Standing::Settled { .. }));
         if let Some(settled) =
             settled.filter(|render| self.settled.as_ref().is_none_or(|known| known.seq <= render.seq))
         {

@@ -14,7 +14,7 @@ use crate::{
 
 /// The pods that discovery named last, each with what it reported.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fleet {
+pub(super) struct Deployed {
     pods: BTreeMap<Arc<str>, PodRecord>,
     /// Discovery has spoken.
     known: bool,
@@ -71,9 +71,9 @@ pub(super) struct Troubled {
 /// Failures in a row after which a pod is in trouble.
 const TROUBLED: u32 = 3;
 
-// === impl Fleet ===
+// === impl Deployed ===
 
-impl Fleet {
+impl Deployed {
     /// Pods that are gone are forgotten.
     pub(super) fn discovered(&mut self, pods: &[Pod]) {
         self.known = true;
