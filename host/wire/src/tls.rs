@@ -13,6 +13,9 @@ mod peer;
 pub use credentials::{ClientIdentity, Credentials, CredentialsError, CredentialsPart, NotAfter};
 pub use peer::PeerName;
 
+#[cfg(feature = "client")]
+pub(crate) use credentials::Current;
+
 /// DNS name in the controller's certificate, unless configured otherwise.
 pub const CONTROLLER_NAME: &str = "haptic-controller";
 /// DNS name in an agent's certificate, unless configured otherwise.

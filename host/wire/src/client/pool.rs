@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     client::{AgentAddress, ClientError, HandshakeError, error::alert_in},
-    tls::{ClientIdentity, NotAfter},
+    tls::{ClientIdentity, Current, NotAfter},
 };
 
 /// Requests at a time; more wait for their turn.
@@ -131,24 +131,38 @@ impl Pool {
 
     async fn dial(&self) -> Result<Link, ClientError> {
         match &self.way {
-            Way::Tls(address, identity) => {
+            Way::Tls(address, identity) => loop {
                 let current = identity.current();
-                let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(error))?;
-                // An apply is one write and one answer: nothing is gained by waiting for more.
-                stream.set_nodelay(true).map_err(|error| self.unreachable(error))?;
-                let connector = TlsConnector::from(current.config);
-                let stream = connector.connect(identity.agent_name().server_name(), stream).await;
-                let stream = stream.map_err(|error| match HandshakeError::classify(error, current.not_after) {
-                    Ok(source) => ClientError::Handshake { agent: self.address(), source },
-                    Err(error) => self.unreachable(error),
-                })?;
-                self.link(stream, current.generation, Some(current.not_after)).await
-            }
+                let generation = current.generation;
+                match self.dial_as(*address, identity, current).await {
+                    // It was renewed while the two shook hands: what the other side shows may fit the newer one only.
+                    Err(ClientError::Handshake { .. }) if identity.current().generation != generation => {}
+                    dialled => return dialled,
+                }
+            },
             Way::Unix(socket) => {
                 let stream = UnixStream::connect(socket).await.map_err(|error| self.unreachable(error))?;
                 self.link(stream, 0, None).await
             }
         }
+    }
+
+    async fn dial_as(
+        &self,
+        address: SocketAddr,
+        identity: &ClientIdentity,
+        current: Current,
+    ) -> Result<Link, ClientError> {
+        let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(error))?;
+        // An apply is one write and one answer: nothing is gained by waiting for more.
+        stream.set_nodelay(true).map_err(|error| self.unreachable(error))?;
+        let connector = TlsConnector::from(current.config);
+        let stream = connector.connect(identity.agent_name().server_name(), stream).await;
+        let stream = stream.map_err(|error| match HandshakeError::classify(error, current.not_after) {
+            Ok(source) => ClientError::Handshake { agent: self.address(), source },
+            Err(error) => self.unreachable(error),
+        })?;
+        self.link(stream, current.generation, Some(current.not_after)).await
     }
 
     async fn link<S>(&self, stream: S, generation: u64, own_end: Option<NotAfter>) -> Result<Link, ClientError>
