@@ -44,7 +44,6 @@ use bytes::Bytes;
 use haptic_haproxy::check::Checker;
 use haptic_kubernetes::{Api, Ending, Jitter, SourceEnded, SourceSettings, States};
 use haptic_model::Finding;
-use haptic_modules::{Backoff, Cache, CacheError, Fetcher, Limits, Modules, Transport, TransportError};
 use haptic_plugins::PluginHost;
 use thiserror::Error;
 use tokio::{sync::watch, time::Instant};
@@ -63,7 +62,7 @@ use crate::{
     commentator::History,
     feed::{GateParts, ManifestFindings},
     metrics::Metrics,
-    plugin_loader::PluginLoader,
+    plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
 };
 
 pub use config_watch::ConfigName;
@@ -81,8 +80,6 @@ pub use reload_authority::ReloadReason;
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
 pub use status_applier::{ClusterStatusApplier, Reporter, WriteSettings, tell_of_standing};
 
-/// How long a configuration waits for the modules of its plugins before it is judged without those that did not come.
-const FETCH_PATIENCE: Duration = Duration::from_secs(10);
 /// Pauses between attempts to build an iteration, doubling.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(2);
@@ -113,10 +110,8 @@ pub struct ClusterOptions {
 
 #[derive(Debug, Error)]
 pub enum ClusterError {
-    #[error("preparing to fetch plugin modules")]
-    Transport(#[from] TransportError),
-    #[error("opening the cache of plugin modules")]
-    ModuleCache(#[from] CacheError),
+    #[error(transparent)]
+    Modules(#[from] FetchingError),
     #[error("watching the configuration stopped")]
     ConfigWatch(#[from] SourceEnded),
     #[error("the configuration cannot be watched: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -159,8 +154,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         registry.register_collector(Box::new(options.plugin_host.metrics()));
         (Metrics::register(&mut registry), DiscoveryMetrics::register(&mut registry))
     };
-    let cache = Cache::open(&options.state_dir.join("module-cache"))?;
-    let modules = Modules::new(Fetcher::new(Transport::new(Limits::default())?, Some(cache)), Backoff::default());
+    let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
         check: Arc::new(Checkers::new(options.checkers)),
         loader: PluginLoader::new(options.plugin_host, options.builtin_plugins, modules.clone()),

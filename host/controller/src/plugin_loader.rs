@@ -4,15 +4,16 @@
 mod module;
 mod state;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use haptic_api as api;
 use haptic_model::{Digest, Finding, FindingCode, ports::FailurePolicy};
-use haptic_modules::{ModuleState, Modules, Wanted};
+use haptic_modules::{Backoff, Cache, CacheError, Fetcher, ModuleState, Modules, Transport, TransportError, Wanted};
 use haptic_plugins::{
     InvalidPluginSet, Limits, LoadedPlugin, PluginHost, PluginSet, PluginSettings, PluginUse, Purity, ValidatorScope,
 };
+use thiserror::Error;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
 };
 
 pub use state::{PluginFault, PluginState, Proof};
+
+/// How long a configuration waits for the modules of its plugins before it is judged without those that did not come.
+pub(crate) const FETCH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known about each plugin of the newest configuration.
 pub type PluginStates = watch::Sender<Arc<Vec<PluginState>>>;
@@ -40,6 +44,21 @@ pub struct Loading {
     /// Plugins that are left out because their `failurePolicy` is `Ignore`.
     pub warnings: Vec<Finding>,
     pub states: Vec<PluginState>,
+}
+
+#[derive(Debug, Error)]
+pub enum FetchingError {
+    #[error("preparing to fetch plugin modules")]
+    Transport(#[from] TransportError),
+    #[error("opening the cache of plugin modules")]
+    Cache(#[from] CacheError),
+}
+
+/// What fetches modules, with a cache in the folder.
+pub(crate) fn fetching(state_dir: &Path) -> Result<Arc<Modules>, FetchingError> {
+    let cache = Cache::open(&state_dir.join("module-cache"))?;
+    let transport = Transport::new(haptic_modules::Limits::default())?;
+    Ok(Modules::new(Fetcher::new(transport, Some(cache)), Backoff::default()))
 }
 
 // === impl PluginLoader ===

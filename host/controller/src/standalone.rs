@@ -8,13 +8,12 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use haptic_haproxy::check::Checker;
 use haptic_model::Finding;
-use haptic_modules::{Backoff, Cache, CacheError, Fetcher, Limits, Modules, Transport, TransportError};
+use haptic_modules::{Limits, Modules};
 use haptic_plugins::PluginHost;
 use haptic_store::OpenDirectoryError;
 use prometheus_client::registry::Registry;
@@ -34,7 +33,7 @@ use crate::{
     feed::{FeedError, FirstLoad, GateParts, Patience, SourceFindings},
     iteration::{Parts, wire},
     metrics::Metrics,
-    plugin_loader::PluginLoader,
+    plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
     pod::{Endpoint, Pod},
     quarantine::Quarantine,
     source::Directories,
@@ -45,9 +44,6 @@ use crate::{
 
 pub use epoch::EpochError;
 pub use once::{OnceError, OnceReport as StandaloneReport};
-
-/// How long a configuration waits for the modules of its plugins before it is judged without those that did not come.
-const FETCH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The name of the one pod.
 const POD: &str = "local";
@@ -92,10 +88,8 @@ pub enum StandaloneError {
     ConfigInvalid(Vec<Finding>),
     #[error("asking the local agent for its state failed")]
     Agent(#[from] AgentError),
-    #[error("preparing to fetch plugin modules")]
-    Transport(#[from] TransportError),
-    #[error("opening the cache of plugin modules")]
-    ModuleCache(#[from] CacheError),
+    #[error(transparent)]
+    Modules(#[from] FetchingError),
     #[error(transparent)]
     Epoch(#[from] EpochError),
     #[error(transparent)]
@@ -118,7 +112,7 @@ pub async fn run_standalone(
     let metrics = Metrics::register(registry);
     registry.register_collector(Box::new(options.plugin_host.metrics()));
     let findings = Arc::new(watch::Sender::default());
-    let modules = modules(&options.state_dir)?;
+    let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
         check: Arc::new(Checkers::new(options.checkers)),
         loader: PluginLoader::new(options.plugin_host, options.builtin_plugins, modules.clone()),
@@ -218,12 +212,6 @@ async fn first_load(
             first?.map(Some).map_err(StandaloneError::ConfigInvalid)
         }
     }
-}
-
-fn modules(state_dir: &Path) -> Result<Arc<Modules>, StandaloneError> {
-    let cache = Cache::open(&state_dir.join("module-cache"))?;
-    let transport = Transport::new(Limits::default())?;
-    Ok(Modules::new(Fetcher::new(transport, Some(cache)), Backoff::default()))
 }
 
 async fn fetch_until(stop: CancellationToken, modules: Arc<Modules>) {

@@ -173,9 +173,24 @@ impl Cluster {
 
     /// Runs kubectl as a user would, and returns what it printed.
     pub async fn kubectl(&self, words: &[&str]) -> Result<String> {
-        let mut command = tokio::process::Command::new(&self.program);
-        command.arg("kubectl").args(words).env("KUBECONFIG", &self.kubeconfig);
-        run(command, &format!("kubectl {}", words.join(" "))).await
+        let mut command = self.kubectl_command();
+        command.args(words);
+        run(command.into(), &format!("kubectl {}", words.join(" "))).await
+    }
+
+    /// kubectl, for who looks at its exit code.
+    pub fn kubectl_command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("kubectl").env("KUBECONFIG", &self.kubeconfig);
+        command
+    }
+
+    /// Applies the documents of a text as they are.
+    pub async fn apply_text(&self, manifests: &str) -> Result<()> {
+        let file = tempfile::NamedTempFile::new().context("make a file")?;
+        fs::write(file.path(), manifests).context("write manifests")?;
+        let path = file.path().to_str().context("a path is text")?;
+        self.kubectl(&["apply", "--server-side", "-f", path]).await.map(|_| ())
     }
 
     /// Where the logs of the components and of all pods lie.

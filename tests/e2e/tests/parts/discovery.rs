@@ -16,13 +16,14 @@ use haptic_controller::{
     events::{Event, EventKind},
     pod::{Endpoint, Pod as Discovered},
 };
+use haptic_e2e::cluster::{Cluster, Component};
 use haptic_kubernetes::{Access, Api, Jitter, Limits, SourceSettings, connect};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{cluster::Cluster, pod::Pod};
+use crate::pod::Pod;
 
 /// Longer than anything takes on a busy machine.
 const BOUND: Duration = Duration::from_mins(1);
@@ -72,14 +73,16 @@ async fn discovered(events: &mut Subscription) -> Result<Arc<[Discovered]>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_are_found_by_label_asked_over_tls_and_kept_while_the_api_server_is_away() -> Result<()> {
     let mut pod = Pod::start(&[]).await?;
-    let cluster = Arc::new(spawn_blocking(Cluster::start).await??);
-    cluster.run(&["create", "namespace", "edge"])?;
+    let cluster = spawn_blocking(Cluster::start).await??;
+    cluster.kubectl(&["create", "namespace", "edge"]).await?;
     let mut other = manifest("other");
     other["metadata"]["labels"] = json!({ "app": "haproxy" });
-    cluster.apply(&other.to_string())?;
-    cluster.run(&["-n", "edge", "patch", "pod", "other", "--subresource=status", "--type=merge", "-p", &running()])?;
+    cluster.apply_text(&other.to_string()).await?;
+    cluster
+        .kubectl(&["-n", "edge", "patch", "pod", "other", "--subresource=status", "--type=merge", "-p", &running()])
+        .await?;
 
-    let access = Access::Kubeconfig { path: cluster.kubeconfig.clone(), context: None };
+    let access = Access::Kubeconfig { path: cluster.kubeconfig().to_owned(), context: None };
     let api = Api::new(connect(&access, Duration::from_secs(10)).await?, Limits::default());
     let bus = EventBus::new();
     let mut events = bus.subscribe("test", &[EventKind::HAProxyPodsDiscovered]);
@@ -94,18 +97,10 @@ async fn pods_are_found_by_label_asked_over_tls_and_kept_while_the_api_server_is
     let running_discovery = tokio::spawn(discovery.run());
 
     ensure!(discovered(&mut events).await?.is_empty(), "a pod without all labels is none of ours");
-    cluster.apply(&manifest("haproxy-0").to_string())?;
-    cluster.run(&[
-        "-n",
-        "edge",
-        "patch",
-        "pod",
-        "haproxy-0",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &running(),
-    ])?;
+    cluster.apply_text(&manifest("haproxy-0").to_string()).await?;
+    cluster
+        .kubectl(&["-n", "edge", "patch", "pod", "haproxy-0", "--subresource=status", "--type=merge", "-p", &running()])
+        .await?;
     let pods = discovered(&mut events).await?;
     ensure!(pods.len() == 1 && &*pods[0].name == "haproxy-0" && !pods[0].uid.is_empty(), "{pods:?}");
     ensure!(pods[0].endpoint == Endpoint::Tls((POD_ADDRESS, PORT).into()), "{pods:?}");
@@ -119,15 +114,14 @@ async fn pods_are_found_by_label_asked_over_tls_and_kept_while_the_api_server_is
     let pods = discovered(&mut events).await?;
     ensure!(pods[0].haproxy == Some((3, 4)), "{pods:?}");
 
-    cluster.control(&["stop", "apiserver", "KILL"])?;
+    cluster.kill(Component::ApiServer).await?;
     let (manifest, parts) = pod.manifest(&config, 9);
     ensure!(pod.client().apply(&manifest, &parts).await?.ok, "the configuration is applied");
     timeout(BOUND, fleet.ask_again().answered()).await.context("agents are asked without the API server")?;
     ensure!(*fleet.seen_epoch().borrow() == 9, "{:?}", fleet.seen_epoch());
     ensure!(events.try_next().is_none() && fleet.pods().borrow().len() == 1, "nothing is withdrawn");
-    let again = cluster.clone();
-    spawn_blocking(move || again.control(&["start", "apiserver"])).await??;
-    cluster.run(&["-n", "edge", "delete", "pod", "haproxy-0", "--grace-period=0", "--force"])?;
+    cluster.start_again(Component::ApiServer).await?;
+    cluster.kubectl(&["-n", "edge", "delete", "pod", "haproxy-0", "--grace-period=0", "--force"]).await?;
     ensure!(discovered(&mut events).await?.is_empty(), "it is gone");
 
     stop.cancel();

@@ -3,9 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use haptic_e2e::binary;
-
-use crate::cluster::Cluster;
+use haptic_e2e::{binary, cluster::Cluster};
+use tokio::task::spawn_blocking;
 
 const CONFIG: &str = r#"
 apiVersion: haptic.rs/v1alpha1
@@ -105,7 +104,7 @@ const DENIED: [[&str; 3]; 21] = [
 
 /// What the API server says to the controller itself (a SelfSubjectAccessReview under its name).
 fn may(cluster: &Cluster, [verb, resource, namespace]: [&str; 3]) -> Result<bool> {
-    let mut kubectl = cluster.kubectl();
+    let mut kubectl = cluster.kubectl_command();
     kubectl.args(["auth", "can-i", verb]).args(resource.split(' '));
     match namespace {
         "-" => kubectl.arg("--all-namespaces"),
@@ -126,21 +125,21 @@ fn haptic(arguments: &[&str], folder: &Path) -> Result<(Option<i32>, String, Str
     Ok((output.status.code(), text(output.stdout)?, text(output.stderr)?))
 }
 
-#[test]
-fn a_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("config.yaml"), CONFIG)?;
     let (code, rbac, complaints) = haptic(&["rbac", "--config-file", "config.yaml"], folder.path())?;
     ensure!(code == Some(0), "{complaints}");
-    let cluster = Cluster::start()?;
+    let cluster = spawn_blocking(Cluster::start).await??;
     let namespaces = ["edge", "shop", "blog"]
         .map(|name| format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{ name: {name} }}\n"))
         .concat();
-    cluster.apply(&namespaces)?;
+    cluster.apply_text(&namespaces).await?;
     let (_, crds, _) = haptic(&["crds"], folder.path())?;
-    cluster.apply(&crds)?;
+    cluster.apply_text(&crds).await?;
     ensure!(!may(&cluster, ALLOWED[0])?, "nothing is allowed before");
-    cluster.apply(&rbac)?;
+    cluster.apply_text(&rbac).await?;
     let mut wrong = Vec::new();
     for (wanted, questions) in [(true, ALLOWED.as_slice()), (false, DENIED.as_slice())] {
         for question in questions {
