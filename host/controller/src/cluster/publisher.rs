@@ -18,7 +18,10 @@ mod shown;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use haptic_kubernetes::{Api, Backoff, Failures, Jitter, Trouble};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{
     bus::{EventBus, Subscription},
@@ -76,9 +79,18 @@ impl PublisherSettings {
         let pace = Duration::from_secs(1);
         Self { compression_threshold: threshold, object_limit: MIB, pace, backoff: Backoff::default(), jitter }
     }
+
+    /// How long nothing is published after a publication that took so long.
+    fn pause_after(&self, took: Duration) -> Duration {
+        self.pace.max(took.saturating_mul(SHARE).min(LONGEST_PAUSE))
+    }
 }
 
 const MIB: usize = 1 << 20;
+/// A publication writes the whole text, whatever changed: it may take this part of the time, one in so many.
+const SHARE: u32 = 20;
+/// However long a publication took.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 // === impl ConfigPublisher ===
 
@@ -157,10 +169,11 @@ async fn publish(
     let mut shelf: Option<Shelf> = None;
     loop {
         let newest = wanted.borrow_and_update().clone();
+        let began = Instant::now();
         match round(&api, &mut shelf, &newest, &settings, clock.timestamp()).await {
             Ok(()) => {
                 failures.reset();
-                sleep(settings.pace).await;
+                sleep(settings.pause_after(began.elapsed())).await;
                 if wanted.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }

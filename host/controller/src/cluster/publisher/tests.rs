@@ -63,3 +63,12 @@ async fn a_deployment_that_replaces_another_in_a_mailbox_keeps_its_reports() {
     assert!(entries.iter().all(|entry| entry.applied_plan.as_ref() == Some(&plan) && entry.consecutive_errors == 0));
     assert_eq!(entries.len(), 2);
 }
+
+#[test]
+fn publishing_takes_a_twentieth_of_the_time_at_most() {
+    let settings = PublisherSettings::new(&Reporting::default(), Jitter::new(|| 0.5));
+    let pause = |took| settings.pause_after(Duration::from_millis(took));
+    assert_eq!(pause(10), Duration::from_secs(1), "the pace of small ones");
+    assert_eq!(pause(500), Duration::from_secs(10));
+    assert_eq!(pause(60_000), Duration::from_secs(30), "it ends in sight");
+}
