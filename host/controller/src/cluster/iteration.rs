@@ -34,7 +34,7 @@ use crate::{
         reload_authority::ReloadAuthority,
         resource_feed::{ResourceFeed, announce_initial_sync},
         schema::SchemaWatch,
-        standing::{Refused, Served},
+        standing::{ConfigStanding, Refused, Served},
     },
     commentator::Commentator,
     config::Candidate,
@@ -166,7 +166,12 @@ impl Iteration {
         let connect = agents::connect(credentials.identity());
         self.supervisor.spawn(
             "CredentialsWatch",
-            follow_credentials(credentials, self.shared.pictures.clone(), self.stop.clone()),
+            follow_credentials(
+                credentials,
+                self.shared.pictures.clone(),
+                self.shared.standing.clone(),
+                self.stop.clone(),
+            ),
         );
         let handler = ConfigChangeHandler {
             bus: self.bus.clone(),
@@ -422,8 +427,14 @@ async fn tell_what_is_waited_for(
     }
 }
 
-/// Renewed credentials are taken over while everything goes on. Ends when it is told to stop.
-async fn follow_credentials(mut credentials: AgentCredentials, mut pictures: ConfigPictures, stop: CancellationToken) {
+/// Renewed credentials are taken over while everything goes on; what is wrong with them is told. Ends when it is told
+/// to stop.
+async fn follow_credentials(
+    mut credentials: AgentCredentials,
+    mut pictures: ConfigPictures,
+    standing: Arc<watch::Sender<Arc<ConfigStanding>>>,
+    stop: CancellationToken,
+) {
     pictures.mark_changed();
     loop {
         tokio::select! {
@@ -442,6 +453,14 @@ async fn follow_credentials(mut credentials: AgentCredentials, mut pictures: Con
             }
             () = sleep(EXPIRY) => credentials.check_expiry(),
         }
+        let findings: Arc<[Finding]> = credentials.findings().into();
+        standing.send_if_modified(|standing| {
+            let differs = standing.credentials != findings;
+            if differs {
+                Arc::make_mut(standing).credentials = findings;
+            }
+            differs
+        });
     }
 }
 

@@ -21,6 +21,8 @@ pub struct ConfigStanding {
     pub serving: Option<Served>,
     /// A candidate that is newer than what serves; `None` once one is accepted.
     pub refused: Option<Refused>,
+    /// What is wrong with the credentials for agents, while those before go on.
+    pub credentials: Arc<[Finding]>,
 }
 
 /// What passed the load gate and serves.

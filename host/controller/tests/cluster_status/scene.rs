@@ -104,6 +104,7 @@ impl Scene {
             owner: Some(owner.clone()),
             serving: Some(Served { generation: 1, warnings: Arc::new([]) }),
             refused: None,
+            credentials: Arc::default(),
         };
         let mut settings = PublisherSettings::new(&core.reporting, Jitter::random());
         settings.pace = Duration::from_millis(20);

@@ -24,6 +24,7 @@ fn refused(scene: &Scene, generation: i64) -> Arc<ConfigStanding> {
         owner: Some(scene.owner.clone()),
         serving: Some(Served { generation: 1, warnings: Arc::new([]) }),
         refused: Some(Refused { generation, findings: Arc::new([finding]) }),
+        credentials: Arc::default(),
     })
 }
 

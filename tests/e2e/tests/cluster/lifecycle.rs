@@ -175,6 +175,16 @@ async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
     .await;
     served.add_route("renewed", "renewed.localhost").await?;
     assert_eq!(lease.until("an epoch", |state| Some(state.epoch)).await?, before, "a renewal makes no successor");
+    // What is no certificate is told about the Secret, and those before go on.
+    let broken = json!({ "stringData": { "tls.crt": "no certificate" } });
+    objects.merge(SECRET, room.system(), "haptic-credentials", &broken).await?;
+    eventually("an Event about the Secret", async || {
+        let events = room.events("Secret", "haptic-credentials").await.ok()?;
+        events.into_iter().find(|text| text.contains("tls.crt") && text.contains("next step"))
+    })
+    .await;
+    served.add_route("broken", "broken.localhost").await?;
+    objects.merge(SECRET, room.system(), "haptic-credentials", &json!({ "stringData": renewed })).await?;
     let other = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "other", "namespace": room.system() },
         "stringData": renewed,

@@ -81,7 +81,8 @@ impl Picture {
             _ => &[],
         });
         let refused = self.standing.refused.iter().flat_map(|refused| refused.findings.iter());
-        self.manifests.all().chain(rendered).chain(failed).chain(refusal).chain(refused)
+        let credentials = self.standing.credentials.iter();
+        self.manifests.all().chain(rendered).chain(failed).chain(refusal).chain(refused).chain(credentials)
     }
 
     fn settle(&mut self, deployed: Option<&Arc<Render>>) {
