@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema;
+use crate::{schema, templates::is_false};
 
 /// One test. The test named `_global` is none: its fixtures and assertions are added to every other test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +19,10 @@ pub struct ValidationTest {
     #[serde(default)]
     #[schemars(schema_with = "schema::fixtures")]
     pub fixtures: BTreeMap<String, Vec<Value>>,
+    /// Fixtures outside of a resource's `namespaces` are mistakes. Default: false, fixtures stand in any namespace, so that
+    /// the tests of a library hold wherever a configuration watches.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub use_deployment_watch_scopes: bool,
     /// What `http.fetch` answers; a URL that is missing here fails the test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http_resources: Vec<HttpResource>,

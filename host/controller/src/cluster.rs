@@ -15,10 +15,12 @@ mod config_watch;
 pub mod credentials;
 mod deployed;
 pub mod discovery;
+mod fault;
 mod follower;
 mod iteration;
 mod leader;
 mod objects;
+mod on_demand;
 pub mod own_writes;
 pub mod probes;
 pub mod publisher;
@@ -68,6 +70,7 @@ use crate::{
 pub use config_watch::ConfigName;
 pub use credentials::{AgentCredentials, CredentialsChange};
 pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, RejectedPod, Round};
+pub use fault::{HandOverFault, InvalidHandOverFault};
 pub use leader::LeaderError;
 pub use own_writes::OwnWrites;
 pub use probes::{
@@ -104,6 +107,8 @@ pub struct ClusterOptions {
     pub history: History,
     pub health: Health,
     pub debugged: Debugged,
+    /// For tests only.
+    pub fault: Option<HandOverFault>,
     /// Ends the run: the Lease is given up.
     pub stop: CancellationToken,
 }
@@ -141,6 +146,7 @@ struct Shared {
     /// Whether an iteration serves.
     serves: watch::Sender<bool>,
     own_writes: OwnWrites,
+    fault: Option<HandOverFault>,
     stop: CancellationToken,
 }
 
@@ -203,6 +209,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         findings,
         serves: watch::Sender::new(false),
         own_writes: OwnWrites::default(),
+        fault: options.fault,
         stop: CancellationToken::new(),
     });
     let (ends, idle) = (background.clone(), shared.clone());

@@ -56,7 +56,8 @@ pub struct CheckLimits {
 pub enum CheckMode {
     /// A server name that does not resolve is an error. There is no network in the jail, so no name resolves.
     Strict,
-    /// `-dr`: such a server starts without an address.
+    /// `-dr`: such a server starts without an address. This is the mode of the render gate, which works beside the way of a
+    /// change: its HAProxy gives way to everything else of the process (nice 19).
     TolerateUnresolved,
 }
 

@@ -10,7 +10,7 @@ mod transcribe;
 
 use std::sync::Arc;
 
-use haptic_store::{RawKey, RawObject, Transcript};
+use haptic_store::{Extent, RawKey, RawObject, Transcript};
 use thiserror::Error;
 
 use crate::{ResourceVersion, discovery::Served};
@@ -36,6 +36,7 @@ pub enum Malformed {
 pub(crate) struct Decoder {
     served: Arc<Served>,
     group: Arc<str>,
+    extent: Extent,
     /// The namespace of the object before: lists are sorted by it.
     namespace: Arc<str>,
 }
@@ -43,9 +44,9 @@ pub(crate) struct Decoder {
 // === impl Decoder ===
 
 impl Decoder {
-    pub(crate) fn new(served: Arc<Served>) -> Self {
+    pub(crate) fn new(served: Arc<Served>, extent: Extent) -> Self {
         let group = served.group().into();
-        Self { served, group, namespace: "".into() }
+        Self { served, group, extent, namespace: "".into() }
     }
 
     pub(crate) fn served(&self) -> &Served {
@@ -61,6 +62,7 @@ impl Decoder {
             namespace,
             name: name.into(),
             resource_version: transcribed.resource_version.into(),
+            extent: self.extent,
             json: transcribed.json.into_boxed_str(),
         }))
     }

@@ -61,7 +61,7 @@ enum Stop {
 impl Follow {
     /// `known` = what was delivered of these objects before, perhaps in another version of the resource.
     pub(crate) fn new(api: Api, scope: Scope, known: Known, failures: Failures, outlet: Outlet) -> Self {
-        let decoder = Decoder::new(scope.served.clone());
+        let decoder = Decoder::new(scope.served.clone(), scope.extent);
         Self {
             api,
             scope,

@@ -2,7 +2,8 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use haptic_store::WatchedResource;
+use haptic_api::StorePolicy;
+use haptic_store::{Extent, WatchedResource};
 
 use crate::{ResourceVersion, discovery::Served, transport::JSON};
 
@@ -34,6 +35,8 @@ pub(crate) struct Scope {
     /// Path and requirement of each; the store tests them all again.
     fields: Vec<(String, String)>,
     content: Content,
+    /// What the objects are to who gets them.
+    pub(crate) extent: Extent,
 }
 
 // === impl Wanted ===
@@ -44,6 +47,17 @@ impl Wanted {
         Self { spec, content: Content::Whole }
     }
 
+    /// A watched resource as its store keeps it: whole objects, or mere metadata of those that are read on demand.
+    pub fn stored(spec: WatchedResource) -> Self {
+        let content = if spec.store == StorePolicy::OnDemand { Content::Metadata } else { Content::Whole };
+        Self { spec, content }
+    }
+
+    fn extent(&self) -> Extent {
+        let mere = self.content == Content::Metadata && self.spec.store == StorePolicy::OnDemand;
+        if mere { Extent::Metadata } else { Extent::Whole }
+    }
+
     /// One scope for each namespace, or one for all.
     pub(crate) fn scopes(&self, served: &Arc<Served>) -> Vec<Scope> {
         let scope = |namespace: Option<Arc<str>>| Scope {
@@ -52,6 +66,7 @@ impl Wanted {
             labels: self.spec.label_selector.to_string(),
             fields: self.spec.field_selector.server_requirements().collect(),
             content: self.content,
+            extent: self.extent(),
         };
         if !served.namespaced || self.spec.namespaces.is_empty() {
             return vec![scope(None)];

@@ -53,6 +53,11 @@ impl JsonPath {
         !self.steps.contains(&Step::Every)
     }
 
+    /// Whether it leads to what every object has beside its kind.
+    pub(crate) fn is_of_metadata(&self) -> bool {
+        matches!(self.steps.first(), Some(Step::Field(first)) if matches!(&**first, "metadata" | "apiVersion" | "kind"))
+    }
+
     /// The fields separated by dots, if the path has only fields and none with a dot in its name.
     pub fn dotted(&self) -> Option<String> {
         let names = self.steps.iter().map(|step| match step {

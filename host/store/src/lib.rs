@@ -9,6 +9,7 @@
 //! directory ──Scan──► Store::sync ──► Snapshot ──list/fetch/get_single──► templates
 //! ```
 
+mod bodies;
 mod directory;
 mod jsonpath;
 mod object;
@@ -19,10 +20,11 @@ mod shape;
 mod snapshot;
 mod store;
 
+pub use bodies::{BodyReader, UnreadableBody};
 pub use directory::{DirectorySource, Notified, OpenDirectoryError, Scan, WatchDirectoryError, Watcher};
 pub use jsonpath::{InvalidJsonPath, JsonPath};
 pub use object::Object;
-pub use raw::{RawChange, RawKey, RawObject, Transcript};
+pub use raw::{Extent, RawChange, RawKey, RawObject, Transcript};
 pub use resource::WatchedResource;
 pub use selector::{FieldSelector, InvalidSelector, LabelSelector};
 pub use snapshot::{Changes, Read, ReadError, Snapshot, Stamp};

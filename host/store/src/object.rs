@@ -19,6 +19,8 @@ pub struct Object {
     /// A manifest that only moved within its file changes this and nothing else.
     source: RwLock<Option<SourceLocation>>,
     fields: Shaped,
+    /// Set if the fields are mere metadata: of this version of the object.
+    partial: Option<Box<str>>,
 }
 
 // Equal serials are equal contents, and what a snapshot holds differs exactly if they do.
@@ -32,7 +34,17 @@ impl PartialEq for Object {
 
 impl Object {
     pub(crate) fn new(reference: ObjectRef, serial: u64, source: Option<SourceLocation>, fields: Shaped) -> Self {
-        Self { reference, serial, source: RwLock::new(source), fields }
+        Self { reference, serial, source: RwLock::new(source), fields, partial: None }
+    }
+
+    /// An object of which only the metadata is kept.
+    pub(crate) fn partial(reference: ObjectRef, serial: u64, version: &str, fields: Shaped) -> Self {
+        Self { partial: Some(version.into()), ..Self::new(reference, serial, None, fields) }
+    }
+
+    /// The version that the rest must have, if this is mere metadata.
+    pub(crate) fn wanted_version(&self) -> Option<&str> {
+        self.partial.as_deref()
     }
 
     pub fn reference(&self) -> &ObjectRef {

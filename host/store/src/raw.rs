@@ -35,9 +35,19 @@ pub struct RawObject {
     /// What a decoder needs to name lines; only of kinds of haptic's own group.
     pub manifest: Option<Arc<ManifestSource>>,
     serial: u64,
+    extent: Extent,
     /// Empty if the source has no versions.
     resource_version: Box<str>,
     json: Box<str>,
+}
+
+/// How much of an object its text holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    #[default]
+    Whole,
+    /// Metadata: the rest is read when a template asks for it (`store: on-demand`).
+    Metadata,
 }
 
 /// An object that a source already wrote as compact JSON text while it read it, so that no tree is made of it.
@@ -49,6 +59,7 @@ pub struct Transcript {
     pub name: Arc<str>,
     /// `metadata.resourceVersion`, which is not part of the text: what differs in nothing else is the same content.
     pub resource_version: Box<str>,
+    pub extent: Extent,
     /// Valid JSON of one object.
     pub json: Box<str>,
 }
@@ -75,6 +86,7 @@ impl RawObject {
             source,
             manifest: None,
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
+            extent: Extent::Whole,
             resource_version: text("/metadata/resourceVersion").unwrap_or_default().into(),
             json: value.to_string().into(),
         })
@@ -82,10 +94,10 @@ impl RawObject {
 
     /// An object of a source without files.
     pub fn transcribed(transcript: Transcript) -> Self {
-        let Transcript { api_version, kind, namespace, name, resource_version, json } = transcript;
+        let Transcript { api_version, kind, namespace, name, resource_version, extent, json } = transcript;
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let source = SourceLocation { file: Arc::clone(&NO_FILE), line: 0, column: 0 };
-        Self { api_version, kind, namespace, name, source, manifest: None, serial, resource_version, json }
+        Self { api_version, kind, namespace, name, source, manifest: None, serial, extent, resource_version, json }
     }
 
     /// The same object in a manifest of which the text is kept.
@@ -127,10 +139,15 @@ impl RawObject {
         serde_json::from_str(&self.json).map_or_else(|_| Identity::default(), |head: Head<'_>| head.metadata)
     }
 
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// Whether the other object has the same text: of two that differ in their resource version only, a source of
-    /// [`Transcript`]s keeps the one it has.
+    /// [`Transcript`]s keeps the one it has. Of mere metadata only the version tells whether the rest differs.
     pub fn has_text_of(&self, other: &Self) -> bool {
-        self.json == other.json
+        let version = |object: &Self| (object.extent == Extent::Metadata).then(|| object.resource_version.clone());
+        self.json == other.json && version(self) == version(other)
     }
 
     /// The same content in the same place: a source keeps the object it has.

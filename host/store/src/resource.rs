@@ -29,6 +29,7 @@ pub struct WatchedResource {
     pub namespaces: Vec<String>,
     pub debounce: std::time::Duration,
     pub optional: bool,
+    pub store: api::StorePolicy,
 }
 
 // === impl WatchedResource ===
@@ -56,7 +57,22 @@ impl WatchedResource {
             namespaces: spec.namespaces.clone(),
             debounce: spec.debounce_interval.get(),
             optional: spec.optional,
+            store: spec.store,
         };
+        if resource.store == api::StorePolicy::OnDemand {
+            for path in resource.index_by.iter().filter(|path| !path.is_of_metadata()) {
+                mistakes.report(
+                    "indexBy",
+                    format_args!("`{path}` is no metadata, and `store: on-demand` keeps nothing else"),
+                );
+            }
+            for path in resource.field_selector.paths().filter(|path| !path.is_of_metadata()) {
+                mistakes.report(
+                    "fieldSelector",
+                    format_args!("`{path}` is no metadata, and `store: on-demand` keeps nothing else"),
+                );
+            }
+        }
         if resource.versions.is_empty() {
             mistakes.report("apiVersion", "it is missing");
         }

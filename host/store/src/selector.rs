@@ -91,6 +91,10 @@ impl FromStr for LabelSelector {
 // === impl FieldSelector ===
 
 impl FieldSelector {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &JsonPath> + '_ {
+        self.0.iter().map(|requirement| &requirement.path)
+    }
+
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|requirement| {
             let equal = requirement.path.find(object).into_iter().any(|value| match value {

@@ -8,12 +8,14 @@ use std::{
 use imbl::{OrdMap, ordmap::DiffItem};
 use thiserror::Error;
 
-use crate::Object;
+use crate::{Object, bodies::Bodies};
 
 /// One immutable state of all watched resources. A clone shares everything.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub(crate) resources: BTreeMap<Arc<str>, Arc<ResourceState>>,
+    /// Where the rest of objects comes from of which only metadata is kept.
+    pub(crate) bodies: Option<Arc<Bodies>>,
 }
 
 /// A read, as a dependency of what was rendered with its answer. `get_single` depends on the same as `fetch`.
@@ -51,6 +53,8 @@ pub enum ReadError {
         "{count} objects of `{resource}` match {keys}, such as {first} and {second}; get_single() needs at most one"
     )]
     SeveralMatches { resource: String, keys: String, count: usize, first: String, second: String },
+    #[error("{object} of `{resource}` (store: on-demand) cannot be read: {reason}")]
+    Unreadable { resource: String, object: String, reason: String },
 }
 
 /// The key of one object: the values of its index, then namespace and name. Components are compared one by one, so
@@ -151,7 +155,11 @@ impl Snapshot {
     /// All objects by key, then namespace and name.
     pub fn list(&self, resource: &str) -> Result<Arc<[Arc<Object>]>, ReadError> {
         let state = self.state(resource)?;
-        Ok(Arc::clone(state.list.get_or_init(|| state.objects.values().cloned().collect())))
+        let list = state.list.get_or_init(|| state.objects.values().cloned().collect());
+        if list.iter().all(|object| object.wanted_version().is_none()) {
+            return Ok(Arc::clone(list));
+        }
+        list.iter().filter_map(|object| self.whole(resource, object).transpose()).collect()
     }
 
     /// The objects whose key starts with `keys`, by key, then namespace and name.
@@ -164,7 +172,12 @@ impl Snapshot {
             let (given, arity) = (keys.len(), state.arity);
             return Err(ReadError::TooManyKeys { resource: resource.to_owned(), given, arity });
         }
-        Ok(state.find(keys).cloned().collect())
+        state.find(keys).filter_map(|object| self.whole(resource, object).transpose()).collect()
+    }
+
+    /// How many objects the resource has.
+    pub fn count(&self, resource: &str) -> usize {
+        self.resources.get(resource).map_or(0, |state| state.objects.len())
     }
 
     /// The only object whose key starts with `keys`, if there is one.
@@ -190,6 +203,20 @@ impl Snapshot {
             Read::List { .. } => Answer::Revision(state.revision),
             Read::Fetch { keys, .. } => Answer::Serials(state.find(keys).map(|object| object.serial()).collect()),
         })
+    }
+
+    /// `None` = it is gone; that it is, the next snapshot knows.
+    fn whole(&self, resource: &str, object: &Arc<Object>) -> Result<Option<Arc<Object>>, ReadError> {
+        if object.wanted_version().is_none() {
+            return Ok(Some(Arc::clone(object)));
+        }
+        let unreadable = |reason: String| ReadError::Unreadable {
+            resource: resource.to_owned(),
+            object: object.reference().to_string(),
+            reason,
+        };
+        let bodies = self.bodies.as_ref().ok_or_else(|| unreadable("nothing reads objects here".to_owned()))?;
+        bodies.whole(resource, object).map_err(|error| unreadable(error.to_string()))
     }
 
     fn state(&self, resource: &str) -> Result<&ResourceState, ReadError> {

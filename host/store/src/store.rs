@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::{
-    Object, RawChange, RawKey, RawObject, Snapshot, WatchedResource,
+    BodyReader, Extent, Object, RawChange, RawKey, RawObject, Snapshot, WatchedResource,
+    bodies::Bodies,
     shape::Interner,
     snapshot::{Key, ResourceState},
 };
@@ -70,6 +71,15 @@ impl Store {
         resources.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let mut store = Self { resources, interner: Interner::default(), snapshot: Arc::default() };
         store.publish(&Changed::default());
+        store
+    }
+
+    /// As [`Self::new`], for a source that brings mere metadata of resources with `store: on-demand`: the rest comes from
+    /// `reader` when a template asks for it.
+    pub fn on_demand(resources: Vec<WatchedResource>, reader: Arc<dyn BodyReader>) -> Self {
+        let mut store = Self::new(resources);
+        let bodies = Bodies::new(reader, store.resources().cloned());
+        Arc::make_mut(&mut store.snapshot).bodies = Some(Arc::new(bodies));
         store
     }
 
@@ -249,8 +259,10 @@ impl Resource {
         let Value::Object(fields) = value else { return };
         let fields = interner.shaped(fields);
         let source = Some(raw.source.clone()).filter(|source| !source.file.is_empty());
+        let version = (raw.extent() == Extent::Metadata).then(|| raw.resource_version());
         if let Some(entry) = self.entries.get_mut(&identity)
             && entry.key == key
+            && entry.object.wanted_version() == version
             && entry.object.same_content(&fields)
         {
             entry.object.moved_to(source);
@@ -258,7 +270,10 @@ impl Resource {
             return;
         }
         changed.note(&self.spec.name, &reference);
-        let object = Arc::new(Object::new(reference, next(), source, fields));
+        let object = Arc::new(match version {
+            Some(version) => Object::partial(reference, next(), version, fields),
+            None => Object::new(reference, next(), source, fields),
+        });
         let entry = Entry { key: key.clone(), object: Arc::clone(&object), raw: raw.serial() };
         if let Some(previous) = self.entries.insert(identity, entry)
             && previous.key != key

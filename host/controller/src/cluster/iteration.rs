@@ -28,8 +28,10 @@ use crate::{
         config_watch::{ConfigPicture, ConfigPictures},
         credentials::AgentCredentials,
         discovery::{Discovery, DiscoverySettings, Fleet},
+        fault::HandOverFault,
         follower::{FollowerWarmer, WARM_UP},
         leader::{LeaderElection, Leading, Retired, TermParts, lowest_version},
+        on_demand::OnDemandReader,
         probes::{IterationHealth, Stage, Variables},
         reload_authority::ReloadAuthority,
         resource_feed::{ResourceFeed, announce_initial_sync},
@@ -147,7 +149,8 @@ impl Iteration {
             &resolution,
             SourceSettings::new(Jitter::random()),
         );
-        let mut store = Store::new(resources.clone());
+        let reader = OnDemandReader::new(self.shared.api.clone(), resolution.clone());
+        let mut store = Store::on_demand(resources.clone(), Arc::new(reader));
         let states = feed.states();
         // A first start has nothing better to do; a successor that waits keeps a dead predecessor from being noticed.
         let patience = serving.map(|_| sleep(PATIENCE));
@@ -286,6 +289,10 @@ impl Iteration {
                 ended = self.supervisor.ended_early() => return Err(ended),
                 // The API server may be away: then it is a follower that stands for election.
                 _ = resumed => {}
+            }
+            if self.shared.fault.as_ref().is_some_and(HandOverFault::fires) {
+                self.leading = Some(leading);
+                return Err(IterationError::EndedEarly { stage: "HandOverFault" });
             }
         }
         let leadership = leading.leadership.clone();

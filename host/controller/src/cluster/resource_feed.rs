@@ -119,7 +119,7 @@ impl ResourceFeed {
 pub(crate) fn announce_initial_sync(bus: &EventBus, store: &Store) {
     let snapshot = store.snapshot();
     for resource in store.resources() {
-        let total = snapshot.list(&resource.name).map_or(0, |objects| objects.len());
+        let total = snapshot.count(&resource.name);
         let change = ResourceChange {
             resource: resource.name.clone(),
             initial_sync: true,

@@ -66,7 +66,13 @@ impl Resolution {
             // That it is gone in this version does not say that its objects are.
             spec.optional = false;
         }
-        Wanted::whole(spec)
+        Wanted::stored(spec)
+    }
+
+    /// The version in which it was found, or the first that it names.
+    pub(crate) fn version<'a>(&'a self, spec: &'a WatchedResource) -> &'a str {
+        let served = self.0.get(&spec.name).and_then(Option::as_ref);
+        served.map_or_else(|| spec.versions[0].as_str(), |served| &*served.api_version)
     }
 }
 

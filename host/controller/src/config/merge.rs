@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use haptic_api::{
     Bytes, Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, RenderGate,
-    StorePolicy, TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
+    TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::{FileTemplate, MapTemplate, RawText, Template, TemplateSet};
@@ -36,22 +36,14 @@ struct Merged {
 }
 
 /// What the API has a field for and nothing acts on yet: said, instead of taken and ignored.
-fn not_there_yet(
-    raw: &RawObject,
-    spec: &HAProxyTemplateConfigSpec,
-    watched: &BTreeMap<String, WatchedResource>,
-) -> Vec<Finding> {
+fn not_there_yet(raw: &RawObject, spec: &HAProxyTemplateConfigSpec) -> Vec<Finding> {
     let (deployment, gate) = (Deployment::default(), RenderGate::default());
-    let on_demand = |resources: &BTreeMap<String, WatchedResource>| {
-        resources.values().any(|resource| resource.store == StorePolicy::OnDemand)
-    };
     let fields = [
         ("templating.unitFailure: KeepLast", spec.templating.unit_failure == UnitFailure::KeepLast),
         ("deployment.maxParallel", spec.deployment.max_parallel != deployment.max_parallel),
         ("deployment.deploymentTimeout", spec.deployment.deployment_timeout != deployment.deployment_timeout),
         ("renderGate.timeout", spec.render_gate.timeout != gate.timeout),
         ("renderGate.memory", spec.render_gate.memory != gate.memory),
-        ("watchedResources with store: on-demand", on_demand(&spec.watched_resources) || on_demand(watched)),
     ];
     let set = fields.into_iter().filter(|(_, set)| *set);
     set.map(|(field, _)| {
@@ -87,7 +79,7 @@ pub(super) fn candidate(
         merged.tests(&layer, spec.validation_tests);
     }
     let spec = config.spec;
-    let absent = not_there_yet(raw, &spec, &merged.watched);
+    let absent = not_there_yet(raw, &spec);
     if !absent.is_empty() {
         return Err(absent);
     }

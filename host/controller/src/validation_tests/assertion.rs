@@ -32,7 +32,13 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     pub(super) fn render(run: &'a TestRun<'a>, test: &ValidationTest) -> Self {
-        let (snapshot, findings) = Store::fixture(run.resources.to_vec(), &test.fixtures);
+        let mut resources = run.resources.to_vec();
+        if !test.use_deployment_watch_scopes {
+            for resource in &mut resources {
+                resource.namespaces.clear();
+            }
+        }
+        let (snapshot, findings) = Store::fixture(resources, &test.fixtures);
         let mut templates = run.candidate.templates.clone();
         let mut subject = Self {
             run,

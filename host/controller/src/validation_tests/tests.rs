@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     check::{Answer, Cancellation},
+    config::Candidate,
     testing::{ScriptedCheck, candidate, passed, refused_at},
     validation_tests::{GLOBAL_TEST, TestResults, TestRun, TestSelection},
 };
@@ -107,6 +108,20 @@ fn extra_context_of_a_test_wins_and_unknown_names_fail() {
     assert_eq!((results.passed_tests, results.failed_tests), (1, 1), "{results:?}");
 }
 
+#[test]
+fn fixtures_stand_in_any_namespace_unless_the_test_asks_for_the_watched_ones() {
+    let mut own = test(&json!([{ "type": "contains", "pattern": "first 1" }]));
+    let mut narrow = candidate(TEMPLATE);
+    narrow.watched.get_mut("services").unwrap().namespaces = vec!["elsewhere".to_owned()];
+    narrow.tests = BTreeMap::from([("test".to_owned(), own.clone())]);
+    let anywhere = run_all(&narrow, passed(), &TestSelection::All);
+    assert_eq!(anywhere.passed_tests, 1, "{anywhere:?}");
+    own.use_deployment_watch_scopes = true;
+    narrow.tests = BTreeMap::from([("test".to_owned(), own)]);
+    let watched = run_all(&narrow, passed(), &TestSelection::All);
+    assert_eq!(watched.failed_tests, 1, "{watched:?}");
+}
+
 fn service(name: &str, from: &str) -> Value {
     json!({ "metadata": { "namespace": "shop", "name": name, "labels": { "from": from } } })
 }
@@ -126,11 +141,15 @@ fn run_one(test: ValidationTest, answer: Answer) -> TestResults {
 fn run(tests: BTreeMap<String, ValidationTest>, answer: Answer, selection: &TestSelection) -> TestResults {
     let mut candidate = candidate(TEMPLATE);
     candidate.tests = tests;
+    run_all(&candidate, answer, selection)
+}
+
+fn run_all(candidate: &Candidate, answer: Answer, selection: &TestSelection) -> TestResults {
     let plugins = Arc::new(PluginSet::new(Vec::new()).unwrap());
     let run = TestRun {
         renderer: Arc::new(Renderer::compile(candidate.templates.clone(), plugins.clone()).unwrap()),
         resources: &candidate.resources().unwrap(),
-        candidate: &candidate,
+        candidate,
         plugins,
         check: &*ScriptedCheck::new([answer]),
         haproxy: (3, 2),

@@ -20,7 +20,7 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::{
-    process::{Pid, Resource, Rlimit, prlimit},
+    process::{Pid, Resource, Rlimit, prlimit, setpriority_process},
     thread::{CapabilitySet, UnshareFlags},
 };
 use seccompiler::{
@@ -66,7 +66,12 @@ pub(super) fn spawn(binary: &Path, tree: &Tree, mode: CheckMode, limits: &CheckL
     let executable = executable_paths(binary);
     let started = thread::scope(|scope| {
         let confined = thread::Builder::new().name("check-jail".to_owned());
-        let running = confined.spawn_scoped(scope, || confined_spawn(command, &readable, &executable))?;
+        let running = confined.spawn_scoped(scope, || {
+            if mode == CheckMode::TolerateUnresolved {
+                give_way();
+            }
+            confined_spawn(command, &readable, &executable)
+        })?;
         running.join().map_err(|_| io::Error::other("the thread that starts checks panicked"))
     })?;
     let (mut child, [namespaces, landlock, seccomp]) = started?;
@@ -111,6 +116,12 @@ fn confined_spawn(
     };
     let seccomp = Measure::from_result(confine_calls());
     Ok((command.spawn()?, [namespaces, landlock, seccomp]))
+}
+
+/// On Linux a priority belongs to a thread and is inherited; to lower it needs no privilege. A kernel that refuses it takes
+/// nothing from the check.
+fn give_way() {
+    let _ = setpriority_process(None, 19);
 }
 
 /// Only with `CAP_SYS_ADMIN`: a process with several threads cannot make a user namespace, which would give it.

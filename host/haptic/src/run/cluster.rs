@@ -15,8 +15,8 @@ use clap::Args;
 use haptic_controller::{
     clock::WallClock,
     cluster::{
-        ClusterOptions, ConfigName, DebugServer, Debugged, Health, MetricsServer, ProbeServer, SharedRegistry,
-        run_cluster,
+        ClusterOptions, ConfigName, DebugServer, Debugged, HandOverFault, Health, MetricsServer, ProbeServer,
+        SharedRegistry, run_cluster,
     },
     commentator::History,
 };
@@ -118,6 +118,7 @@ impl ClusterArgs {
             history,
             health,
             debugged,
+            fault: fault()?,
             stop,
         };
         let outcome = Box::pin(run_cluster(options, &registry)).await;
@@ -138,6 +139,14 @@ impl ClusterArgs {
         let port = port.parse().with_context(|| format!("KUBERNETES_SERVICE_PORT `{port}` is no port"))?;
         Ok(Access::InCluster(InCluster { host, port, folder: InCluster::FOLDER.into() }))
     }
+}
+
+/// Set by tests.
+fn fault() -> anyhow::Result<Option<HandOverFault>> {
+    let Some(fault) = env::var_os("HAPTIC_FAULT") else { return Ok(None) };
+    let fault = fault.to_string_lossy().parse().context("reading HAPTIC_FAULT")?;
+    tracing::warn!("HAPTIC_FAULT is set: a hand-over will fail on purpose");
+    Ok(Some(fault))
 }
 
 /// Unique among the replicas: a second process of this name would take the Lease over.

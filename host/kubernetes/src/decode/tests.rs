@@ -53,7 +53,7 @@ fn two_states_that_differ_in_their_version_only_have_the_same_text() {
 
 #[test]
 fn what_is_no_object_of_the_api_is_malformed() {
-    let mut decoder = Decoder::new(Arc::new(served()));
+    let mut decoder = Decoder::new(Arc::new(served()), Extent::Whole);
     for text in ["[]", "{", "null", r#"{"metadata":{"name":7}}"#, r#"{"a":}"#] {
         assert!(transcribe(text).is_err(), "{text}");
     }
@@ -65,7 +65,7 @@ fn what_is_no_object_of_the_api_is_malformed() {
 
 #[test]
 fn objects_of_a_namespace_share_its_name() {
-    let mut decoder = Decoder::new(Arc::new(served()));
+    let mut decoder = Decoder::new(Arc::new(served()), Extent::Whole);
     let mut object = |name: &str, namespace: &str| {
         let object = json!({ "metadata": { "name": name, "namespace": namespace } });
         decoder.object(transcribe(&object.to_string()).unwrap()).unwrap()

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use haptic_store::Transcript;
+use haptic_store::{Extent, Transcript};
 
 use super::*;
 
@@ -15,6 +15,7 @@ fn object_of(api_version: &str, name: &str, version: &str, content: &str) -> Raw
         namespace: "shop".into(),
         name: name.into(),
         resource_version: version.into(),
+        extent: Extent::Whole,
         json: format!("{{\"metadata\":{{\"name\":\"{name}\"}},\"spec\":\"{content}\"}}").into(),
     })
 }
@@ -122,4 +123,25 @@ fn in_another_group_it_is_another_object() {
     let moved = list(&mut known, "11", vec![object_of("extensions/v1beta1", "a", "5", "z")]).unwrap();
     assert_eq!(moved, [r#"Changed a "z""#, "Removed a of `networking.k8s.io`"]);
     assert_eq!(told(known.withdraw()), ["Removed a of `extensions`"]);
+}
+
+#[test]
+fn of_mere_metadata_the_version_alone_tells_that_the_rest_changed() {
+    let of = |version: &str, extent: Extent| {
+        let raw = RawObject::transcribed(Transcript {
+            api_version: "v1".into(),
+            kind: "Secret".into(),
+            namespace: "shop".into(),
+            name: "tls".into(),
+            resource_version: version.into(),
+            extent,
+            json: r#"{"metadata":{"name":"tls"}}"#.into(),
+        });
+        Step::Upsert(Arc::new(raw))
+    };
+    for (extent, changes) in [(Extent::Whole, 0), (Extent::Metadata, 1)] {
+        let mut known = Known::default();
+        assert_eq!(known.follow(vec![of("1", extent)]).len(), 1);
+        assert_eq!(known.follow(vec![of("2", extent)]).len(), changes, "{extent:?}");
+    }
 }

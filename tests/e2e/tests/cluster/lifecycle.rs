@@ -86,6 +86,43 @@ async fn a_start_answers_probes_from_the_beginning_and_waits_for_what_is_accepte
     served.room.close().await
 }
 
+/// What fails after the hand-over tears both down: the process begins anew, with what was accepted, and traffic flows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_fails_after_the_hand_over_takes_its_predecessor_with_it() -> Result<()> {
+    let _turn = exclusive().await;
+    let breaks = |object: &mut Value| {
+        if object["kind"] == "Deployment" && object["metadata"]["name"] == "haptic" {
+            let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+            if let Some(env) = container["env"].as_array_mut() {
+                env.push(json!({ "name": "HAPTIC_FAULT", "value": "handed_over:fail" }));
+            }
+        }
+    };
+    let served = Served::start("both-down", &breaks).await?;
+    let lease = served.room.watch_lease(LEASE_NAME);
+    let holder = lease.until("a leader", |state| state.holder.clone()).await?;
+    let before = lease.until("an epoch", |state| Some(state.epoch)).await?;
+    let service = served.room.service("haproxy", 80).await?;
+    let load = Load::start(service.address(), &Served::targets());
+    load.flow(100).await;
+
+    let verdict = served.judged(served.configure(&version("one")).await?).await?;
+    assert!(verdict.starts_with("True "), "{verdict}");
+    served.answers_with("x-version", "one").await?;
+    let log = served.room.log(&holder, "haptic");
+    assert!(log.contains("it failed after the hand-over: the stage HandOverFault ended early"), "{log}");
+    // The successor's term, and the one that followed on it.
+    lease.until("two further epochs", |state| (state.epoch >= before + 2).then_some(())).await?;
+    served.room.ready_pods(HAPTIC, 2).await?;
+    lease.check_epochs()?;
+
+    load.flow(100).await;
+    let report = load.finish().await;
+    assert_eq!(report.failed, 0, "{} of {} requests failed: {:#?}", report.failed, report.requests, report.samples);
+    served.add_route("after", "after.localhost").await?;
+    served.room.close().await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_takes_over_or_leaves_what_serves_alone() -> Result<()> {
     let _turn = exclusive().await;

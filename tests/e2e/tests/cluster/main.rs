@@ -9,6 +9,8 @@ mod example;
 mod leader;
 mod lifecycle;
 mod many;
+mod on_demand;
 mod outage;
 mod scale;
 mod serving;
+mod versions;
