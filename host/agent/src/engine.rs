@@ -14,7 +14,8 @@ use haptic_haproxy::{
 };
 use haptic_model::{FilePath, PlanId};
 use haptic_wire::{
-    API_VERSION, AgentState, ApplyResult, BindAddress, HaproxyState, Inventory, Serving, WorkerIdentity,
+    API_VERSION, AgentState, ApplyResult, BindAddress, FEATURE_FILE_PATCH, HaproxyState, Inventory, Serving,
+    WorkerIdentity,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -232,6 +233,7 @@ impl AgentTask {
         AgentState {
             api_version: API_VERSION,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: vec![FEATURE_FILE_PATCH.to_owned()],
             haproxy,
             token: self.record.token,
             applied_plan: self.record.applied.map(|set| set.plan),

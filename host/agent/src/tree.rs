@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use haptic_model::{CONFIG_PATH, Digest, FileKind, FilePath};
-use haptic_wire::ManifestFile;
+use haptic_wire::{FilePatch, ManifestFile};
 
 use crate::{
     AgentError,
@@ -128,10 +128,21 @@ impl Tree {
                 missing.push(file.path.clone());
                 continue;
             };
-            if content.len() as u64 != file.size || Digest::of(content) != file.digest {
+            let content = match &file.patch {
+                None => content.clone(),
+                Some(patch) => match self.patched(&file.path, patch, content) {
+                    Some(made) if made.len() as u64 == file.size && Digest::of(&made) == file.digest => made,
+                    // The file is not what its sender takes it for: the whole content mends that.
+                    _ => {
+                        missing.push(file.path.clone());
+                        continue;
+                    }
+                },
+            };
+            if file.patch.is_none() && (content.len() as u64 != file.size || Digest::of(&content) != file.digest) {
                 return Err(Unfit::Digest(file.path.clone()));
             }
-            let (path, content) = (file.path.clone(), content.clone());
+            let path = file.path.clone();
             changes.written.push(Written { path, kind: file.kind, digest: file.digest, content });
         }
         if !missing.is_empty() {
@@ -140,6 +151,18 @@ impl Tree {
         changes.written.sort_by_key(|written| written.path.as_str() == CONFIG_PATH);
         changes.removed = self.files.keys().filter(|path| !named.contains(path)).cloned().collect();
         Ok(changes)
+    }
+
+    /// `None` = there is no such file, or it is too short.
+    fn patched(&self, path: &FilePath, patch: &FilePatch, part: &Bytes) -> Option<Bytes> {
+        if self.files.get(path) != Some(&patch.base) {
+            return None;
+        }
+        let base = fs::read(self.base.join(path.as_str())).ok()?;
+        let offset = usize::try_from(patch.offset).ok()?;
+        let rest = offset.checked_add(usize::try_from(patch.replaced).ok()?)?;
+        let (before, after) = (base.get(..offset)?, base.get(rest..)?);
+        Some([before, part, after].concat().into())
     }
 
     /// Writes the new content beside the tree.

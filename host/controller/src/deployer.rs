@@ -6,6 +6,7 @@
 
 mod inbox;
 mod known;
+mod patch;
 mod plan_upload;
 mod pod_actor;
 mod request;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use haptic_model::FilePath;
 
-use crate::ApplyManifest;
+use crate::{ApplyManifest, ManifestFile};
 
 /// A decoded apply: the manifest, and the content of its parts.
 #[derive(Clone, Debug)]
@@ -50,7 +50,8 @@ impl ApplyBody {
         }
         let manifest: ApplyManifest = serde_json::from_slice(&body.split_to(length))
             .map_err(|error| MalformedBody(format!("its manifest is not valid: {error}")))?;
-        let sizes: BTreeMap<_, _> = manifest.files.iter().map(|file| (&file.path, file.size)).collect();
+        let length = |file: &ManifestFile| file.patch.map_or(file.size, |patch| patch.length);
+        let sizes: BTreeMap<_, _> = manifest.files.iter().map(|file| (&file.path, length(file))).collect();
         let mut parts = BTreeMap::new();
         for path in &manifest.parts {
             let Some(size) = sizes.get(path) else {

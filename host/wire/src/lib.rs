@@ -33,6 +33,8 @@ pub const APPLY_CONTENT_TYPE: &str = "application/vnd.haptic.apply.v1";
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 /// How long an agent keeps a connection on which nothing is asked; a client lets go of it earlier.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(30);
+/// An agent with this feature makes files from what it has and a [`FilePatch`].
+pub const FEATURE_FILE_PATCH: &str = "file_patch";
 /// Most files in one apply.
 pub const MAX_FILES: usize = 4096;
 /// Most operations in one apply; a diff with more asks for a reload instead.
@@ -118,6 +120,24 @@ pub struct ManifestFile {
     pub size: u64,
     /// What HAProxy uses it for.
     pub kind: FileKind,
+    /// Its part is not the content, but what differs from the content that the agent has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<FilePatch>,
+}
+
+/// Content that is made from what is on the agent's disk: its first `offset` bytes, the part, and what follows on the
+/// `replaced` bytes after `offset`. Only for agents with [`FEATURE_FILE_PATCH`]; one whose file is another one asks for the
+/// whole content ([`ConflictReason::Missing`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePatch {
+    /// SHA-256 of the content that the agent has.
+    pub base: Digest,
+    /// Bytes before the difference.
+    pub offset: u64,
+    /// Bytes of the old content that the part stands for.
+    pub replaced: u64,
+    /// Length of the part in bytes.
+    pub length: u64,
 }
 
 /// An address to listen on; `None` = all addresses.
@@ -136,6 +156,9 @@ pub struct AgentState {
     pub api_version: u32,
     /// Version of the agent's binary.
     pub agent_version: String,
+    /// What the agent can do besides the API version's first form, e.g. [`FEATURE_FILE_PATCH`].
+    #[serde(default)]
+    pub features: Vec<String>,
     /// The HAProxy beside the agent; `None` while it does not answer.
     pub haproxy: Option<HaproxyState>,
     /// Greatest token that was accepted.

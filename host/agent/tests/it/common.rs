@@ -187,7 +187,13 @@ impl Pod {
                 parts.push(path.clone());
                 contents.push(content.clone());
             }
-            files.push(ManifestFile { path: path.clone(), digest, size: content.len() as u64, kind: *kind });
+            files.push(ManifestFile {
+                path: path.clone(),
+                digest,
+                size: content.len() as u64,
+                kind: *kind,
+                patch: None,
+            });
         }
         let bind = |port| BindAddress { address: Some(Ipv4Addr::LOCALHOST.into()), port };
         let manifest = ApplyManifest {

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use haptic_model::{Digest, FileKind, Mode, PlanId};
-use haptic_wire::{ApplyError, ApplyManifest, ApplyMode, Conflict, ConflictReason, WorkerIdentity};
+use haptic_wire::{
+    ApplyError, ApplyManifest, ApplyMode, Conflict, ConflictReason, FEATURE_FILE_PATCH, FilePatch, WorkerIdentity,
+};
 
 use crate::common::{Pod, Set, backend, echo};
 
@@ -101,4 +103,42 @@ async fn verification_notices_a_file_that_someone_else_changed() {
     assert_eq!(pod.client().verified_state().await.unwrap().applied_plan, Some(set.plan()));
     std::fs::write(pod.base().join("maps/hosts.map"), "tampered x\n").unwrap();
     assert_eq!(pod.client().verified_state().await.unwrap().applied_plan, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn makes_a_file_of_what_it_has_and_asks_for_all_of_it_when_it_has_something_else() {
+    let (mut pod, set) = serving().await;
+    assert!(pod.state().await.features.iter().any(|feature| feature == FEATURE_FILE_PATCH));
+    let set = set.with("note.txt", FileKind::General, "one two three");
+    assert!(pod.run(&set, Vec::new()).await.ok);
+
+    let next = set.with("note.txt", FileKind::General, "one 2 three");
+    let (mut manifest, _) = pod.manifest(&next, ApplyMode::Auto, Vec::new()).await;
+    let note = manifest.files.iter_mut().find(|file| file.path.as_str() == "note.txt").unwrap();
+    let base = Digest::of(b"one two three");
+    note.patch = Some(FilePatch { base, offset: 4, replaced: 3, length: 1 });
+    let part = [Bytes::from_static(b"2")];
+
+    for wrong in [
+        FilePatch { base: Digest::of(b"other"), offset: 4, replaced: 3, length: 1 },
+        FilePatch { base, offset: 5, replaced: 3, length: 1 },
+        FilePatch { base, offset: 4, replaced: u64::MAX, length: 1 },
+    ] {
+        let mut manifest = manifest.clone();
+        manifest.files.iter_mut().for_each(|file| file.patch = file.patch.map(|_| wrong));
+        let conflict = refused(&pod, &manifest, &part).await;
+        assert_eq!(conflict.reason, ConflictReason::Missing, "{wrong:?}");
+        assert_eq!(conflict.missing.iter().map(ToString::to_string).collect::<Vec<_>>(), ["note.txt"]);
+        pod.assert_on_disk(&set);
+    }
+
+    // Somebody wrote to the file behind the agent's back: the record is right and the disk is not.
+    let path = pod.base().join("note.txt");
+    std::fs::write(&path, "one TWO three!").unwrap();
+    assert_eq!(refused(&pod, &manifest, &part).await.reason, ConflictReason::Missing);
+    std::fs::write(&path, "one two three").unwrap();
+
+    let result = pod.client().apply(&manifest, &part).await.unwrap();
+    assert!(result.ok, "{result:?}");
+    pod.assert_on_disk(&next);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use haptic_haproxy::plan::{Baseline, Inventory};
 use haptic_model::{Digest, FilePath, Mode, PLAN_SCHEMA_VERSION, Plan, PlanId};
-use haptic_wire::{API_VERSION, AgentState, ApplyResult, Serving, WorkerIdentity};
+use haptic_wire::{API_VERSION, AgentState, ApplyResult, FEATURE_FILE_PATCH, Serving, WorkerIdentity};
 
 /// While HAProxy does not answer its agent.
 pub(super) const UNKNOWN_VERSION: (u16, u16) = (0, 0);
@@ -24,6 +24,8 @@ pub(super) struct Known {
     pub(super) haproxy: (u16, u16),
     pub(super) haproxy_version: Option<String>,
     pub(super) files: BTreeMap<FilePath, Digest>,
+    /// The agent makes files from what it has and what differs.
+    pub(super) takes_patches: bool,
     inventory: Inventory,
     pending_deletes: BTreeSet<String>,
     pub(super) reload_pending: bool,
@@ -65,6 +67,7 @@ impl Known {
             haproxy: haproxy.map_or(UNKNOWN_VERSION, |haproxy| haproxy.minor),
             haproxy_version: haproxy.map(|haproxy| haproxy.version.clone()),
             files: state.files,
+            takes_patches: state.features.iter().any(|feature| feature == FEATURE_FILE_PATCH),
             inventory: inventory(&state.inventory),
             pending_deletes: state.pending_deletes.into_iter().collect(),
             reload_pending: state.reload_pending,

@@ -14,7 +14,7 @@ use crate::{
         inbox::{Assignment, Inbox, Validated, Waiting},
         known::{Known, UNKNOWN_VERSION},
         plan_upload::PlanUpload,
-        request,
+        request::{self, Sending},
     },
     pipeline::Render,
     pod::{Pod, PodOutcome, PodReport},
@@ -238,7 +238,14 @@ impl PodActor {
             }
             let removed = leftovers(&decision.ops);
             let validated = validated_plan(self.validated.as_ref(), known);
-            let (manifest, parts) = request::apply(render, decision, known, *token, validated, &missing);
+            let sending = Sending {
+                render,
+                before: self.last.as_ref().map(|last| &*last.render),
+                token: *token,
+                validated,
+                missing: &missing,
+            };
+            let (manifest, parts) = request::apply(&sending, decision, known);
             let began = Instant::now();
             let answer = self.agent.apply(manifest, parts).await;
             report.apply = began.elapsed();

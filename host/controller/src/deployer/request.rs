@@ -4,22 +4,30 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use haptic_haproxy::plan::Diff;
-use haptic_model::{CONFIG_PATH, Digest, FilePath, Plan, PlanId, Verdict};
-use haptic_wire::{API_VERSION, ApplyManifest, ApplyMode, BindAddress, ManifestFile, Token};
+use haptic_model::{CONFIG_PATH, Digest, File, FilePath, Plan, PlanId, Verdict};
+use haptic_wire::{API_VERSION, ApplyManifest, ApplyMode, BindAddress, FilePatch, ManifestFile, Token};
 
-use crate::{deployer::known::Known, pipeline::Render};
+use crate::{
+    deployer::{known::Known, patch::patch},
+    pipeline::Render,
+};
 
-/// An apply of the render as `diff` decided. `missing` names what the agent asked for.
-pub(super) fn apply(
-    render: &Render,
-    diff: Diff,
-    known: &Known,
-    token: Token,
-    validated: Option<PlanId>,
-    missing: &[FilePath],
-) -> (ApplyManifest, Vec<Bytes>) {
-    let (plan, files) = (&render.output.rendered.plan, &render.output.rendered.files);
-    let mut manifest = frame(plan, known, token, validated);
+/// What is sent, besides what the diff decided.
+pub(super) struct Sending<'a> {
+    pub(super) render: &'a Render,
+    /// What the pod was sent before.
+    pub(super) before: Option<&'a Render>,
+    pub(super) token: Token,
+    pub(super) validated: Option<PlanId>,
+    /// Content that the agent asked for.
+    pub(super) missing: &'a [FilePath],
+}
+
+/// An apply of the render as `diff` decided.
+pub(super) fn apply(sending: &Sending<'_>, diff: Diff, known: &Known) -> (ApplyManifest, Vec<Bytes>) {
+    let render = sending.render;
+    let plan = &render.output.rendered.plan;
+    let mut manifest = frame(plan, known, sending.token, sending.validated);
     manifest.reload_interval_ms = Some(u64::try_from(render.reload_interval.as_millis()).unwrap_or(u64::MAX));
     if diff.verdict == Verdict::Reload {
         manifest.mode = ApplyMode::Reload;
@@ -28,8 +36,19 @@ pub(super) fn apply(
     manifest.ops = diff.ops;
     manifest.in_place_ops = diff.in_place_ops;
     manifest.reasons = diff.reasons;
-    manifest.parts = parts(plan, &known.files, missing);
-    let content = manifest.parts.iter().filter_map(|path| files.get(path)).map(|file| file.content.clone()).collect();
+    manifest.parts = parts(plan, &known.files, sending.missing);
+    let mut content = Vec::with_capacity(manifest.parts.len());
+    for path in &manifest.parts {
+        let Some(file) = render.output.rendered.files.get(path) else { continue };
+        let Some((patch, part)) = sending.difference(file, known) else {
+            content.push(file.content.clone());
+            continue;
+        };
+        if let Some(named) = manifest.files.iter_mut().find(|named| named.path == *path) {
+            named.patch = Some(patch);
+        }
+        content.push(part);
+    }
     (manifest, content)
 }
 
@@ -64,6 +83,7 @@ fn frame(plan: &Plan, known: &Known, token: Token, validated_plan: Option<PlanId
         digest: file.digest,
         size: file.size,
         kind: file.kind,
+        patch: None,
     });
     let mut binds: Vec<_> =
         plan.binds.iter().map(|bind| BindAddress { address: bind.address, port: bind.port }).collect();
@@ -84,6 +104,16 @@ fn frame(plan: &Plan, known: &Known, token: Token, validated_plan: Option<PlanId
         in_place_ops: Vec::new(),
         reasons: Vec::new(),
         reload_interval_ms: None,
+    }
+}
+
+impl Sending<'_> {
+    /// How the agent makes the file from what it has, if that is less to send.
+    fn difference(&self, file: &File, known: &Known) -> Option<(FilePatch, Bytes)> {
+        let on_disk =
+            known.files.get(&file.path).filter(|_| known.takes_patches && !self.missing.contains(&file.path))?;
+        let old = self.before?.output.rendered.files.get(&file.path).filter(|old| old.digest == *on_disk)?;
+        patch(old, file)
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use haptic_model::{Mode, Plan, PlanId};
 use haptic_wire::{
-    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, HaproxyState, Inventory,
-    Serving, Timing, Token, WorkerIdentity,
+    API_VERSION, AgentState, ApplyManifest, ApplyMode, ApplyResult, Conflict, ConflictReason, FEATURE_FILE_PATCH,
+    HaproxyState, Inventory, Serving, Timing, Token, WorkerIdentity,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -71,6 +71,7 @@ struct Refused;
 impl FakeAgent {
     pub(crate) fn new() -> Self {
         let state = AgentState {
+            features: vec![FEATURE_FILE_PATCH.to_owned()],
             api_version: API_VERSION,
             agent_version: "0".to_owned(),
             haproxy: Some(HaproxyState {

@@ -152,7 +152,13 @@ impl Pod {
         let content = Bytes::from(config.to_owned());
         let digest = Digest::of(&content);
         let path = FilePath::new("haproxy.cfg").expect("a path");
-        let file = ManifestFile { path: path.clone(), digest, size: content.len() as u64, kind: FileKind::Config };
+        let file = ManifestFile {
+            path: path.clone(),
+            digest,
+            size: content.len() as u64,
+            kind: FileKind::Config,
+            patch: None,
+        };
         let manifest = ApplyManifest {
             api_version: API_VERSION,
             plan_id: PlanId(digest),
