@@ -1,7 +1,9 @@
-//! What was delivered of one list and watch: the good objects that stay when the server has trouble.
+//! What was delivered of one list and watch: the good objects that stay when the server has trouble. The objects
+//! themselves are whoever's they were delivered to; what is kept of each is enough to tell a change.
 
 use std::{collections::HashMap, sync::Arc};
 
+use haptic_model::Digest;
 use haptic_store::{RawChange, RawKey, RawObject};
 
 use crate::{
@@ -12,13 +14,26 @@ use crate::{
 /// The delivered objects and the version up to which they are known.
 #[derive(Default)]
 pub(crate) struct Known {
-    objects: HashMap<Identity, Arc<RawObject>>,
+    objects: HashMap<Identity, Delivered>,
     version: ResourceVersion,
 }
 
 /// A list while it comes. It is nothing until it is complete.
 #[derive(Default)]
-pub(crate) struct Listing(HashMap<Identity, Arc<RawObject>>);
+pub(crate) struct Listing(HashMap<Identity, Listed>);
+
+/// One object as it was delivered last.
+struct Delivered {
+    api_version: Arc<str>,
+    kind: Arc<str>,
+    content: Digest,
+}
+
+struct Listed {
+    delivered: Delivered,
+    /// `None` = as it is known.
+    new: Option<Arc<RawObject>>,
+}
 
 /// An event that was read but not yet taken over.
 #[derive(Debug)]
@@ -43,22 +58,22 @@ impl Known {
     /// Takes a complete list, unless it is older than what is known.
     pub(crate) fn replace(&mut self, listing: Listing, version: &ResourceVersion) -> Changes {
         let mut changes = Vec::new();
-        let before = std::mem::replace(&mut self.objects, listing.0);
-        for (identity, old) in &before {
-            match self.objects.get(identity) {
-                None => changes.push(delete(old.key())),
-                // In another group it is another object for the store.
-                Some(new) if new.group() != old.group() || new.kind != old.kind => changes.push(delete(old.key())),
-                Some(_) => {}
+        let mut arrived = Vec::new();
+        let mut before = std::mem::take(&mut self.objects);
+        for (identity, Listed { delivered, new }) in listing.0 {
+            let old = before.remove(&identity);
+            // In another group it is another object for the store.
+            if let Some(old) = old.as_ref().filter(|old| !old.is_kin_of(&delivered)) {
+                changes.push(delete(old.key(&identity)));
             }
-        }
-        for (identity, new) in &self.objects {
-            match before.get(identity) {
-                Some(old) if Arc::ptr_eq(old, new) => {}
-                Some(_) => changes.push((RawChange::Upsert(Arc::clone(new)), Effect::Changed)),
-                None => changes.push((RawChange::Upsert(Arc::clone(new)), Effect::Added)),
+            if let Some(new) = new {
+                let effect = if old.is_some() { Effect::Changed } else { Effect::Added };
+                arrived.push((RawChange::Upsert(new), effect));
             }
+            self.objects.insert(identity, delivered);
         }
+        changes.extend(before.iter().map(|(identity, gone)| delete(gone.key(identity))));
+        changes.append(&mut arrived);
         self.version.advance(version);
         changes
     }
@@ -92,17 +107,18 @@ impl Known {
 
     /// The resource is not there any more.
     pub(crate) fn withdraw(&mut self) -> Changes {
-        self.objects.drain().map(|(_, object)| delete(object.key())).collect()
+        self.objects.drain().map(|(identity, object)| delete(object.key(&identity))).collect()
     }
 
     fn upsert(&mut self, object: Arc<RawObject>) -> Option<(RawChange, Effect)> {
         let identity = identity(&object);
+        let delivered = Delivered::new(&object);
         let effect = match self.objects.get(&identity) {
-            Some(known) if known.has_text_of(&object) => return None,
+            Some(known) if known.content == delivered.content => return None,
             Some(_) => Effect::Changed,
             None => Effect::Added,
         };
-        self.objects.insert(identity, Arc::clone(&object));
+        self.objects.insert(identity, delivered);
         Some((RawChange::Upsert(object), effect))
     }
 
@@ -115,14 +131,13 @@ impl Known {
 // === impl Listing ===
 
 impl Listing {
-    /// Adds an object. One that is known with the same text stays the object that it is.
+    /// Adds an object. One that is known with the same content is no change.
     pub(crate) fn add(&mut self, object: RawObject, known: &Known) {
         let identity = identity(&object);
-        let object = match known.objects.get(&identity) {
-            Some(old) if old.has_text_of(&object) => Arc::clone(old),
-            _ => Arc::new(object),
-        };
-        self.0.insert(identity, object);
+        let delivered = Delivered::new(&object);
+        let is_known = known.objects.get(&identity).is_some_and(|old| old.content == delivered.content);
+        let new = (!is_known).then(|| Arc::new(object));
+        self.0.insert(identity, Listed { delivered, new });
     }
 
     /// An object went while the list was sent.
@@ -132,6 +147,32 @@ impl Listing {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+// === impl Delivered ===
+
+impl Delivered {
+    fn new(object: &RawObject) -> Self {
+        let (api_version, kind) = (Arc::clone(&object.api_version), Arc::clone(&object.kind));
+        Self { api_version, kind, content: object.content() }
+    }
+
+    fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    fn is_kin_of(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind
+    }
+
+    fn key(&self, (namespace, name): &Identity) -> RawKey {
+        RawKey {
+            group: self.group().into(),
+            kind: Arc::clone(&self.kind),
+            namespace: Arc::clone(namespace),
+            name: Arc::clone(name),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use haptic_api::ManifestSource;
-use haptic_model::{ObjectRef, SourceLocation};
+use haptic_model::{Digest, ObjectRef, SourceLocation};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -143,11 +143,13 @@ impl RawObject {
         self.extent
     }
 
-    /// Whether the other object has the same text: of two that differ in their resource version only, a source of
-    /// [`Transcript`]s keeps the one it has. Of mere metadata only the version tells whether the rest differs.
-    pub fn has_text_of(&self, other: &Self) -> bool {
-        let version = |object: &Self| (object.extent == Extent::Metadata).then(|| object.resource_version.clone());
-        self.json == other.json && version(self) == version(other)
+    /// What tells one state of the object from another, for a source of [`Transcript`]s: its text, without the resource
+    /// version, except where the text is mere metadata and only the version tells whether the rest differs.
+    pub fn content(&self) -> Digest {
+        match self.extent {
+            Extent::Whole => Digest::of(self.json.as_bytes()),
+            Extent::Metadata => Digest::of([&*self.json, &*self.resource_version].concat().as_bytes()),
+        }
     }
 
     /// The same content in the same place: a source keeps the object it has.
