@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
-    plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions, validate::ValidateOptions,
+    explain::ExplainOptions, plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions,
+    validate::ValidateOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Render(RenderOptions),
     /// Say what a change would do: verdict, reasons, runtime commands ("will this reload?")
     Diff(DiffOptions),
+    /// Say who made a line of the configuration, or where a request goes
+    Explain(ExplainOptions),
     /// List what templates can call
     Functions,
     /// Write the CustomResourceDefinitions

@@ -8,6 +8,7 @@ mod crds;
 mod demo_secret;
 mod diff;
 mod echo;
+mod explain;
 mod logging;
 mod offline;
 mod plugin;
@@ -57,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Validate(options) => options.run(),
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),
+        Command::Explain(options) => options.run(),
         Command::Crds(options) => options.run(),
         Command::Rbac(options) => options.run(),
         Command::Plugin(command) => command.run(),

@@ -12,3 +12,4 @@ mod many;
 mod outage;
 mod scale;
 mod serving;
+mod status_page;
