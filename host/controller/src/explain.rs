@@ -10,7 +10,7 @@ mod lines;
 mod route;
 mod text;
 
-use haptic_model::{ObjectRef, Rendered};
+use haptic_model::{ObjectRef, Rendered, SourceLocation};
 use haptic_render::Renderer;
 use haptic_store::Snapshot;
 use serde::Serialize;
@@ -67,17 +67,18 @@ impl Explained<'_> {
         let Some(origin) = self.rendered.sources.origin(file, line) else {
             return Author { templates: self.anywhere(text), ..Author::default() };
         };
+        let template = self.renderer.display(&origin.template);
         let mut lines = self.renderer.lines_like(&origin.template, text);
         if let Some(call) = call.filter(|_| lines.is_empty()) {
             lines = self.renderer.lines_with(&origin.template, call);
         }
         let mut templates: Vec<_> =
-            lines.iter().take(TEMPLATE_LINES).map(|line| self.template_line(&origin.template, *line)).collect();
+            lines.iter().take(TEMPLATE_LINES).map(|line| self.template_line(&template, *line)).collect();
         if templates.is_empty() {
             templates = self.anywhere(text);
         }
         if templates.is_empty() && origin.unit.is_some() {
-            templates = vec![self.template_line(&origin.template, 0)];
+            templates = vec![self.template_line(&template, 0)];
         }
         let object = origin.object.as_ref();
         Author {
@@ -94,14 +95,19 @@ impl Explained<'_> {
     }
 
     fn template_line(&self, template: &str, line: u32) -> TemplateLine {
-        let at = self.sources.place(template, line.max(1)).map(|place| place.to_string());
+        let at = self.sources.place(template, line.max(1)).map(file_and_line);
         TemplateLine { template: template.to_owned(), line, at }
     }
 
     fn manifest_of(&self, object: &ObjectRef) -> Option<String> {
-        let place = find(self.snapshot, object)?.source()?;
-        Some(place.to_string()).filter(|place| !place.is_empty())
+        let place = find(self.snapshot, object)?.source().filter(|place| !place.file.is_empty())?;
+        Some(file_and_line(place))
     }
+}
+
+/// Columns say nothing about a whole object or line.
+fn file_and_line(place: SourceLocation) -> String {
+    SourceLocation { column: 0, ..place }.to_string()
 }
 
 #[cfg(test)]

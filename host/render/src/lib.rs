@@ -142,6 +142,11 @@ impl Renderer {
         locate::locate(&self.compiled, text)
     }
 
+    /// How messages call the template that an origin names.
+    pub fn display(&self, template: &str) -> Arc<str> {
+        self.compiled.names.display(template)
+    }
+
     /// The lines of one template, named as origins name it, whose literal text covers a line of rendered text best.
     pub fn lines_like(&self, template: &str, text: &str) -> Vec<u32> {
         locate::lines_like(&self.compiled, template, text)

@@ -22,7 +22,7 @@ pub(crate) fn locate(compiled: &Compiled, text: &str) -> Option<(Arc<str>, u32)>
     best.map(|(_, name, line)| (name, line))
 }
 
-/// The lines of the template `name`, as messages call it, whose literal text covers most of `text`, and at least half.
+/// The lines of the template that the engine calls `name` whose literal text covers most of `text`, and at least half.
 pub(crate) fn lines_like(compiled: &Compiled, name: &str, text: &str) -> Vec<u32> {
     let text = text.trim();
     let mut best = (0, Vec::new());
@@ -39,14 +39,13 @@ pub(crate) fn lines_like(compiled: &Compiled, name: &str, text: &str) -> Vec<u32
     best.1
 }
 
-/// The lines of the template `name`, as messages call it, that hold `needle`.
+/// The lines of the template that the engine calls `name` that hold `needle`.
 pub(crate) fn lines_with(compiled: &Compiled, name: &str, needle: &str) -> Vec<u32> {
     lines_of(compiled, name).filter(|(_, source)| source.contains(needle)).map(|(line, _)| line).collect()
 }
 
 fn lines_of<'a>(compiled: &'a Compiled, name: &str) -> impl Iterator<Item = (u32, &'a str)> {
-    let found = compiled.names.templates().find(|template| *template.name == *name);
-    (1..).zip(found.into_iter().flat_map(|template| template.source.lines()))
+    (1..).zip(compiled.names.template(name).into_iter().flat_map(|template| template.source.lines()))
 }
 
 /// How many bytes of `text` the literal parts of a template line account for, in order; 0 when one is missing.

@@ -1,5 +1,5 @@
-//! The commands that need no running haptic: validate, render, diff, plugin inspect, crds, version, and the examples of
-//! the guides.
+//! The commands that need no running haptic: validate, render, diff, explain, plugin inspect, crds, version, and the
+//! examples of the guides.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ fn haptic(arguments: &[&str]) -> Result<Answer> {
     let newest = builds(&["3.4"]).remove(0);
     let mut command = Command::new(binary());
     command.args(arguments);
-    if matches!(arguments[0], "validate" | "render" | "diff") {
+    if matches!(arguments[0], "validate" | "render" | "diff" | "explain") {
         command.arg("--haproxy").arg(newest.path);
     }
     let Output { status, stdout, stderr } = command.output().with_context(|| format!("run haptic {arguments:?}"))?;
@@ -59,6 +59,33 @@ async fn validate_says_what_the_controller_would() -> Result<()> {
     let bad = haptic(&with("validate", &folders, &[]))?;
     ensure!(bad.code == 1, "{}{}", bad.out, bad.err);
     ensure!(bad.err.contains("config.yaml:") && bad.err.contains("nonsense"), "{}", bad.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn explain_names_object_template_and_route_and_no_secret() -> Result<()> {
+    let shop = Shop::open().await?;
+    let folders = folders(&shop);
+    let explain = |question: &[&str]| haptic(&with("explain", &folders, question));
+    let line = explain(&["--line", "server web-1"])?;
+    ensure!(line.code == 0, "{}{}", line.out, line.err);
+    for words in ["haproxy.cfg:", "in        backend shop_web_web_http", "object    Ingress shop/web (", "ingresses.yaml:"] {
+        ensure!(line.out.contains(words), "{words}:\n{}", line.out);
+    }
+    ensure!(line.out.contains("snippet ingress, line ") && line.out.contains("ingress.yaml:"), "{}", line.out);
+    let route = explain(&["--host", "https://api.shop.localhost/v1?x"])?;
+    ensure!(route.code == 0 && route.out.contains("goes to backend shop_api_api_80, which has 2 servers"), "{}", route.out);
+    let nowhere = explain(&["--host", "nobody.localhost", "--path", "/"])?;
+    ensure!(nowhere.code == 1 && nowhere.out.contains("no route"), "{}", nowhere.out);
+    let key = explain(&["--line", "PRIVATE KEY"])?;
+    ensure!(key.code == 1 && key.out.starts_with("no line has"), "{}", key.out);
+    ensure!(explain(&[])?.code == 2, "a question is needed");
+    ensure!(explain(&["--line", "1", "--host", "x"])?.code == 2, "one question at a time");
+
+    // An object that is left out is often why something is not found.
+    shop.edit("common/ingresses.yaml", "host: shop.localhost", "host: SHOP.localhost")?;
+    let lost = explain(&["--host", "shop.localhost"])?;
+    ensure!(lost.code == 1 && lost.err.contains("host is not a lower-case DNS name"), "{}{}", lost.out, lost.err);
     Ok(())
 }
 

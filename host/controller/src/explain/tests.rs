@@ -160,7 +160,7 @@ fn a_server_line_is_the_object_s_and_of_the_calls_that_write_servers() {
     assert!(found.author.object_at.as_deref().unwrap().contains("objects.yaml:"), "{found:?}");
     assert!(!found.author.templates.is_empty(), "{found:?}");
     for template in &found.author.templates {
-        assert_eq!(template.template, "HAProxyTemplateLibrary ingress, snippet ingress");
+        assert_eq!(template.template, "HAProxyTemplateLibrary default/ingress, snippet ingress");
         assert_in_manifest(template, "server(");
     }
 }
@@ -284,7 +284,7 @@ fn a_person_reads_the_answers_in_a_terminal() {
         "shop.example/cart/pay goes to backend shop_web_web_82",
         "entry     maps/path-exact.map:1  shop.example/cart/pay shop_web_web_82",
         "object    Ingress shop/web (",
-        "template  HAProxyTemplateLibrary ingress, snippet ingress, line ",
+        "template  HAProxyTemplateLibrary default/ingress, snippet ingress, line ",
         "by        the exact path",
     ] {
         assert!(route.contains(words), "{words}:\n{route}");

@@ -22,7 +22,7 @@ async fn a_line_is_found_by_its_number_and_by_its_text() -> Result<()> {
         "server web-1",
         "Ingress shop/web",
         "ingresses.yaml:",
-        "HAProxyTemplateLibrary ingress, snippet ingress",
+        "HAProxyTemplateLibrary default/ingress, snippet ingress",
         "ingress.yaml:",
     ] {
         ensure!(found.contains(words), "{words}:\n{found}");
