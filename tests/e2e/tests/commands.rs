@@ -69,12 +69,18 @@ async fn explain_names_object_template_and_route_and_no_secret() -> Result<()> {
     let explain = |question: &[&str]| haptic(&with("explain", &folders, question));
     let line = explain(&["--line", "server web-1"])?;
     ensure!(line.code == 0, "{}{}", line.out, line.err);
-    for words in ["haproxy.cfg:", "in        backend shop_web_web_http", "object    Ingress shop/web (", "ingresses.yaml:"] {
+    for words in
+        ["haproxy.cfg:", "in        backend shop_web_web_http", "object    Ingress shop/web (", "ingresses.yaml:"]
+    {
         ensure!(line.out.contains(words), "{words}:\n{}", line.out);
     }
     ensure!(line.out.contains("snippet ingress, line ") && line.out.contains("ingress.yaml:"), "{}", line.out);
     let route = explain(&["--host", "https://api.shop.localhost/v1?x"])?;
-    ensure!(route.code == 0 && route.out.contains("goes to backend shop_api_api_80, which has 2 servers"), "{}", route.out);
+    ensure!(
+        route.code == 0 && route.out.contains("goes to backend shop_api_api_80, which has 2 servers"),
+        "{}",
+        route.out
+    );
     let nowhere = explain(&["--host", "nobody.localhost", "--path", "/"])?;
     ensure!(nowhere.code == 1 && nowhere.out.contains("no route"), "{}", nowhere.out);
     let key = explain(&["--line", "PRIVATE KEY"])?;

@@ -42,6 +42,18 @@ impl Scene {
         self.browser.open(&self.url(path)).await.with_context(|| format!("open {path}"))
     }
 
+    /// Types into fields of the page as it is without a question, asks, and returns what it answers.
+    async fn ask(&self, fields: &[(&str, &str)]) -> Result<String> {
+        self.go("/").await?;
+        for (field, typed) in fields {
+            self.browser.fill(&format!("#{field}"), typed).await?;
+        }
+        let (last, _) = fields.last().context("something to ask")?;
+        self.browser.click(&format!("form:has(#{last}) button")).await?;
+        // A click does not always wait for the page that it leads to.
+        Ok(haptic_e2e::eventually("an answer", async || self.browser.text("#answer").await.ok()).await)
+    }
+
     /// Opens the page again and again until an element reads so.
     async fn eventually(&self, path: &str, selector: &str, words: &str) -> String {
         haptic_e2e::eventually(&format!("{selector} of {path} to say `{words}`"), async || {

@@ -59,7 +59,10 @@ async fn a_configuration_that_is_not_accepted_is_told_while_the_last_good_one_se
         "errorfile 503 general/503.http {{ nowhere }}",
     )?;
     let said = scene.eventually("/", "#configuration", "not accepted").await;
-    ensure!(said.contains("nowhere") && said.contains("config.yaml:"), "what and where:\n{said}");
+    ensure!(
+        said.contains("`nowhere` is undefined") && said.contains("snippet frontend/40-shop:1"),
+        "what and where:\n{said}"
+    );
     ensure!(said.contains("serves"), "the last good one goes on:\n{said}");
     ensure!(scene.browser.text("#serving [role=alert]").await?.contains("not accepted"), "it is told on top");
     scene.shop.edit(haptic_e2e::CONFIG, " {{ nowhere }}", "")?;

@@ -13,10 +13,7 @@ async fn a_line_is_found_by_its_number_and_by_its_text() -> Result<()> {
     let scene = Scene::open(Scripts::Off).await?;
     let config = scene.haptic.config()?;
     let number = config.lines().position(|line| line.contains("server web-1")).context("a server line")? + 1;
-    scene.go("/").await?;
-    scene.browser.fill("#line", &number.to_string()).await?;
-    scene.browser.click("form:has(#line) button").await?;
-    let found = scene.browser.text("#answer").await?;
+    let found = scene.ask(&[("line", &number.to_string())]).await?;
     for words in [
         &format!("haproxy.cfg:{number}"),
         "server web-1",
@@ -29,14 +26,10 @@ async fn a_line_is_found_by_its_number_and_by_its_text() -> Result<()> {
     }
     ensure!(scene.browser.url().await?.contains(&format!("line={number}")), "an answer has an address of its own");
 
-    scene.browser.fill("#line", "API.shop.localhost").await?;
-    scene.browser.click("form:has(#line) button").await?;
-    let found = scene.browser.text("#answer").await?;
+    let found = scene.ask(&[("line", "API.shop.localhost")]).await?;
     ensure!(found.contains("maps/path-prefix.map:") && found.contains("Ingress shop/api"), "{found}");
 
-    scene.browser.fill("#line", "no line has this").await?;
-    scene.browser.click("form:has(#line) button").await?;
-    ensure!(scene.browser.text("#answer").await?.contains("No line has it"), "nothing is found");
+    ensure!(scene.ask(&[("line", "no line has this")]).await?.contains("No line has it"), "nothing is found");
     Ok(())
 }
 
@@ -66,11 +59,7 @@ async fn a_host_and_path_go_where_the_page_and_the_command_say() -> Result<()> {
         ("nobody.localhost", "/"),
     ];
     for (host, path) in cases {
-        scene.go("/").await?;
-        scene.browser.fill("#host", host).await?;
-        scene.browser.fill("#path", path).await?;
-        scene.browser.click("form:has(#host) button").await?;
-        let said = scene.browser.text("#answer").await?;
+        let said = scene.ask(&[("host", host), ("path", path)]).await?;
         let offline = explain(&scene, &["--host", host, "--path", path])?;
         // Every server gets a request in turn.
         for _ in 0..4 {
