@@ -13,7 +13,7 @@
 mod document;
 mod record;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use haptic_kubernetes::{Leadership, States};
 use haptic_model::Finding;
@@ -192,9 +192,6 @@ fn leads(iteration: Option<&IterationFacts>) -> bool {
         None => true,
     }
 }
-
-/// Texts by name, each as often as it comes.
-type Grouped<T> = BTreeMap<String, Vec<T>>;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
@@ -53,6 +54,11 @@ pub(crate) enum Command {
     Echo(EchoOptions),
     /// Print a self-signed TLS Secret for demonstrations
     DemoSecret(DemoSecret),
+    /// Print what a shell needs to complete commands and options, e.g. `source <(haptic completions bash)`
+    Completions {
+        /// For this shell
+        shell: Shell,
+    },
     /// Print the version
     Version,
 }

@@ -20,7 +20,7 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command};
 
@@ -73,6 +73,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                     cli::print(&format!("  {name:<16} {line}\n"));
                 }
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "haptic", &mut script);
+            cli::print(&String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
         Command::Version => {

@@ -95,6 +95,39 @@ async fn explain_names_object_template_and_route_and_no_secret() -> Result<()> {
     Ok(())
 }
 
+/// Numbers and names of profiles change with the libraries; what is said of them does not.
+fn without_numbers(text: &str) -> String {
+    let word = |word: &str| match word.strip_prefix("profile-") {
+        Some(_) => "profile-0".to_owned(),
+        None => word.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("0"),
+    };
+    text.lines().map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[tokio::test]
+async fn the_guide_of_the_status_page_shows_what_explain_says() -> Result<()> {
+    let shop = Shop::open().await?;
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/controller/docs/status-page.md");
+    let guide = fs::read_to_string(&guide).with_context(|| format!("read {}", guide.display()))?;
+    let mut shown = 0;
+    for example in guide.split("```\n$ haptic explain --standalone DIR ").skip(1) {
+        let (question, rest) = example.split_once('\n').context("a command has an end")?;
+        let expected = rest.split("```").next().unwrap_or_default();
+        let question: Vec<&str> = match question.split_once('\'') {
+            Some((flag, text)) => vec![flag.trim(), text.trim_end_matches('\'')],
+            None => question.split(' ').collect(),
+        };
+        let answer = haptic(&with("explain", &folders(&shop), &question))?;
+        ensure!(answer.code == 0, "{}{}", answer.out, answer.err);
+        let folder = format!("{}/", shop.manifests().display());
+        let said = answer.out.replace(&folder, "").replace(shop.address(11).trim_end_matches("11"), "127.0.0.");
+        ensure!(without_numbers(&said) == without_numbers(expected), "the guide has\n{expected}\nand it says\n{said}");
+        shown += 1;
+    }
+    ensure!(shown == 2, "the guide has {shown} examples");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_failing_validation_test_is_told_and_exits_with_1() -> Result<()> {
     let shop = Shop::open().await?;
@@ -170,6 +203,11 @@ async fn crds_functions_and_version_are_printed() -> Result<()> {
     ensure!(crds.out.contains("kind: HAProxyTemplateConfig\n"), "{}", crds.out);
     ensure!(haptic(&["functions"])?.out.contains("map_entry(map, key, value)"), "the functions are listed");
     ensure!(haptic(&["version"])?.out.starts_with("haptic 0."), "the version is printed");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = haptic(&["completions", shell])?;
+        ensure!(script.code == 0 && script.out.contains("explain"), "{shell}: {}", script.err);
+    }
+    ensure!(haptic(&["completions", "dos"])?.code == 2, "another shell is refused");
     Ok(())
 }
 

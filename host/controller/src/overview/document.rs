@@ -1,30 +1,27 @@
 //! The document of `/debug/status`, which the status page shows.
 
-use std::collections::BTreeMap;
+mod findings;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use haptic_kubernetes::Leadership;
-use haptic_model::{Finding, FindingCode, PlanId, Severity};
+use haptic_model::PlanId;
 use serde::Serialize;
 
 use crate::{
     clock::Timestamp,
     cluster::Report,
     overview::{
-        ClusterFacts, Grouped, IterationFacts, ProcessFacts,
+        ClusterFacts, IterationFacts, ProcessFacts,
+        document::findings::{FindingEntry, Objects, cut, entries, listed},
         record::{PodRecord, Reconciliation, Record},
     },
     pipeline::{Phase, Render},
     status::{document::PodStatus, plugins::PluginStatus},
 };
 
-/// Objects with something wrong that are shown; all are counted.
-const OBJECTS: usize = 100;
-/// Findings of one object, or of a configuration, that are shown.
-const FINDINGS: usize = 10;
 /// Pods that are shown.
 const PODS: usize = 200;
-/// Bytes of a text that are shown.
-const TEXT: usize = 1_000;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,40 +164,6 @@ pub struct RejectedEntry {
     pub reason: String,
 }
 
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Objects {
-    /// With an error: they are not served, or not as they want.
-    pub errors: usize,
-    /// With warnings only.
-    pub warnings: usize,
-    /// Those with errors first.
-    pub shown: Vec<ObjectEntry>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectEntry {
-    pub name: String,
-    pub severity: Severity,
-    pub total: usize,
-    pub findings: Vec<FindingEntry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FindingEntry {
-    pub severity: Severity,
-    pub code: FindingCode,
-    pub message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_step: Option<String>,
-}
-
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
@@ -258,7 +221,7 @@ impl StatusDocument {
             pods: pods(&record.pods),
             rejected_pods: cluster.map(rejected).unwrap_or_default(),
             reconciliations: record.reconciliations.iter().cloned().collect(),
-            objects: Objects::of(process, record, newest.map(AsRef::as_ref)),
+            objects: objects(process, record, newest.map(AsRef::as_ref)),
             plugins,
             resources: iteration.map(resources).unwrap_or_default(),
         }
@@ -330,66 +293,13 @@ impl Serving {
     }
 }
 
-// === impl Objects ===
-
-impl Objects {
-    fn of(process: Option<&ProcessFacts>, record: &Record, newest: Option<&Render>) -> Self {
-        let manifests = process.map(|process| process.manifests.borrow().clone()).unwrap_or_default();
-        let rendered = newest.map(|render| render.output.findings.as_slice()).unwrap_or_default();
-        let mut grouped: Grouped<&Finding> = BTreeMap::new();
-        for finding in manifests.all().chain(rendered).chain(record.refusal()) {
-            let name = match (&finding.object, &finding.location) {
-                (Some(object), _) => object.to_string(),
-                (None, Some(location)) => location.file.to_string(),
-                (None, None) => "configuration".to_owned(),
-            };
-            let known = grouped.entry(name).or_default();
-            if !known.contains(&finding) {
-                known.push(finding);
-            }
-        }
-        let is_error = |findings: &[&Finding]| findings.iter().any(|finding| finding.severity == Severity::Error);
-        let errors = grouped.values().filter(|findings| is_error(findings)).count();
-        let warnings = grouped.len() - errors;
-        let mut shown: Vec<_> = grouped.into_iter().collect();
-        shown.sort_by_key(|(_, findings)| !is_error(findings));
-        let shown = shown.into_iter().take(OBJECTS).map(|(name, mut findings)| {
-            findings.sort_by_key(|finding| finding.severity == Severity::Warning);
-            ObjectEntry {
-                name: cut(&name),
-                severity: if is_error(&findings) { Severity::Error } else { Severity::Warning },
-                total: findings.len(),
-                findings: findings.iter().take(FINDINGS).map(|finding| FindingEntry::of(finding)).collect(),
-            }
-        });
-        Self { errors, warnings, shown: shown.collect() }
-    }
+fn objects(process: Option<&ProcessFacts>, record: &Record, newest: Option<&Render>) -> Objects {
+    let manifests = process.map(|process| process.manifests.borrow().clone()).unwrap_or_default();
+    let rendered = newest.map(|render| render.output.findings.as_slice()).unwrap_or_default();
+    Objects::of(manifests.all().chain(rendered).chain(record.refusal()))
 }
 
-// === impl FindingEntry ===
-
-impl FindingEntry {
-    fn of(finding: &Finding) -> Self {
-        Self {
-            severity: finding.severity,
-            code: finding.code,
-            message: cut(&finding.message),
-            object: finding.object.as_ref().map(|object| cut(&object.to_string())),
-            at: finding.location.as_ref().map(|location| cut(&location.to_string())),
-            next_step: finding.hint.as_deref().map(cut),
-        }
-    }
-}
-
-fn entries(findings: &[Finding]) -> Vec<FindingEntry> {
-    findings.iter().take(FINDINGS).map(FindingEntry::of).collect()
-}
-
-fn listed(findings: &[Finding]) -> Listed<FindingEntry> {
-    Listed { total: findings.len(), shown: entries(findings) }
-}
-
-fn pods(records: &BTreeMap<std::sync::Arc<str>, PodRecord>) -> Listed<PodEntry> {
+fn pods(records: &BTreeMap<Arc<str>, PodRecord>) -> Listed<PodEntry> {
     let shown = records.iter().take(PODS).map(|(name, record)| PodEntry {
         name: name.to_string(),
         agent: record.pod.as_ref().map(|pod| pod.endpoint.to_string()),
@@ -412,7 +322,7 @@ fn rejected(cluster: &ClusterFacts) -> Vec<RejectedEntry> {
 fn resources(iteration: &IterationFacts) -> Vec<Resource> {
     let snapshot = iteration.core.get().store.lock().snapshot();
     let states = iteration.cluster.as_ref().map(|cluster| cluster.states.borrow().clone());
-    let of = |name: &std::sync::Arc<str>| {
+    let of = |name: &Arc<str>| {
         let state = states.as_ref().and_then(|states| states.get(name));
         Resource {
             name: name.to_string(),
@@ -426,9 +336,4 @@ fn resources(iteration: &IterationFacts) -> Vec<Resource> {
         }
     };
     snapshot.resources().map(of).collect()
-}
-
-fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(TEXT);
-    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
 }

@@ -55,5 +55,7 @@ async fn check_facts(scene: &Scene) -> Result<()> {
     let answer = haptic_e2e::get(scene.shop.debug(), "localhost", "/debug/status").await?;
     let status: Value = serde_json::from_str(&answer.body)?;
     ensure!(status["serving"]["plan"] == plan && status["leadership"]["role"] == "standalone", "{status}");
+    let metrics = haptic_e2e::get(scene.shop.debug(), "localhost", "/metrics").await?;
+    ensure!(metrics.body.contains("haptic_reconciliation_total"), "{}", metrics.body);
     Ok(())
 }

@@ -99,7 +99,10 @@ async fn page(State(shown): State<Shown>, Query(search): Query<Search>) -> Respo
 }
 
 async fn status(State(shown): State<Shown>) -> Response {
-    Json(shown.overview.document(shown.health.healthz())).into_response()
+    match spawn_blocking(move || shown.overview.document(shown.health.healthz())).await {
+        Ok(document) => Json(document).into_response(),
+        Err(error) => broken(&error),
+    }
 }
 
 async fn explain(State(shown): State<Shown>, Query(search): Query<Search>) -> Response {
