@@ -64,6 +64,10 @@ registry-tools: ## Build a real OCI registry and cosign for the tests
 cluster-tools: ## Build a real Kubernetes for the tests, from its Go modules
 	tests/tools/install-cluster.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
 
+.PHONY: browser
+browser: ## Install Chromium and its driver for the tests of the status page
+	@tests/tools/install-browser.sh
+
 .PHONY: cluster
 cluster: haproxies cluster-tools build-debug ## Start a Kubernetes to play with
 	@tests/tools/cluster.sh up $(HAPTIC_CLUSTER) $(DEBUG)
@@ -85,7 +89,7 @@ build-debug: plugins guests
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: test
-test: haproxies registry-tools cluster-tools build-debug authors-tools test-side test-cluster ## Run every test, with real HAProxies and real plugins
+test: haproxies registry-tools cluster-tools browser build-debug authors-tools test-side test-cluster ## Run every test, with real HAProxies and real plugins
 	HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace
 
 .PHONY: test-side

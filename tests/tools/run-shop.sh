@@ -2,13 +2,15 @@
 # Serves tests/examples/shop: makes the TLS Secrets, starts the demo backends, runs haptic on the example, prints the
 # URLs once they answer, and ends everything with it. Ctrl-C stops.
 #
-# usage: run-shop.sh HAPTIC      environment: HAPTIC_STATE, default ${HAPTIC_CACHE:-$HOME/.cache/haptic}/shop
+# usage: run-shop.sh HAPTIC      environment: HAPTIC_STATE, default ${HAPTIC_CACHE:-$HOME/.cache/haptic}/shop, and
+# HAPTIC_STATUS_PORT of the status page, default 8081
 set -euo pipefail
 
 HAPTIC=$1
 TOP=$(cd "$(dirname "$0")/../.." && pwd)
 SHOP=$TOP/tests/examples/shop
 STATE=${HAPTIC_STATE:-${HAPTIC_CACHE:-$HOME/.cache/haptic}/shop}
+STATUS=${HAPTIC_STATUS_PORT:-8081}
 CONFIG=$SHOP/common/config.yaml
 
 value_of() { sed -n "s/^ *$1: *\([^ #]*\).*/\1/p" "$CONFIG" | sed -n 1p | tr -d \"; }
@@ -55,6 +57,7 @@ The shop is served. In another terminal:
   curl --cacert $STATE/shop-tls.crt https://shop.localhost:$HTTPS/
   curl --cacert $STATE/api-tls.crt https://api.shop.localhost:$HTTPS/
 
+Status page, with a search for lines and routes: http://127.0.0.1:$STATUS/
 Edit a file below $SHOP and watch what happens here.
 Statuses: $STATE/status    Configuration: $STATE/haproxy/haproxy.cfg    Stop: Ctrl-C
 
@@ -80,7 +83,8 @@ done
 trap finish EXIT INT TERM
 "$HAPTIC" echo 127.0.0.11:9001=web-1 127.0.0.12:9001=web-2 127.0.0.21:9002=api-1 127.0.0.22:9002=api-2 &
 backends=$!
-"$HAPTIC" run --standalone "$SHOP/common" --standalone "$SHOP/standalone" --haproxy "$haproxy" --state "$STATE" &
+"$HAPTIC" run --standalone "$SHOP/common" --standalone "$SHOP/standalone" --haproxy "$haproxy" --state "$STATE" \
+  --debug-listen "127.0.0.1:$STATUS" &
 haptic=$!
 announce &
 code=0

@@ -64,6 +64,7 @@ use crate::{
     commentator::History,
     feed::{GateParts, ManifestFindings},
     metrics::Metrics,
+    overview::ProcessFacts,
     plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
 };
 
@@ -74,8 +75,8 @@ pub use fault::{HandOverFault, InvalidHandOverFault};
 pub use leader::LeaderError;
 pub use own_writes::OwnWrites;
 pub use probes::{
-    DebugServer, Debugged, Health, IterationHealth, MetricsServer, ProbeServer, ServeError, SharedRegistry, Stage,
-    Variables,
+    DebugServer, Debugged, Health, IterationHealth, MetricsServer, ProbeServer, Report, ServeError, SharedRegistry,
+    Stage, Variables,
 };
 pub use publisher::{ConfigPublisher, PublisherSettings};
 pub use rbac::{Access, AccessNames};
@@ -191,6 +192,14 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         }
         Ok(())
     });
+    let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
+    options.debugged.overview().begin(ProcessFacts {
+        identity: options.identity.clone(),
+        clock: options.clock.clone(),
+        manifests: findings.clone(),
+        plugins: gate.plugins.subscribe(),
+        standing: Some(standing.subscribe()),
+    });
     let shared = Arc::new(Shared {
         api: options.api,
         config: options.config,
@@ -204,7 +213,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         health: options.health,
         debugged: options.debugged,
         pictures,
-        standing: Arc::default(),
+        standing,
         config_states,
         findings,
         serves: watch::Sender::new(false),

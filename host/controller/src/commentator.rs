@@ -201,7 +201,7 @@ fn cause(trigger: &Trigger) -> String {
 }
 
 /// The hardest thing that any pod did, and why.
-fn result(reports: &[PodReport]) -> String {
+pub(crate) fn result(reports: &[PodReport]) -> String {
     let Some(worst) = reports.iter().max_by_key(|report| (report.outcome == PodOutcome::Failed, report.mode)) else {
         return "no pod".to_owned();
     };

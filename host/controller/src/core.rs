@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use haptic_model::ObjectRef;
 use haptic_plugins::PluginSet;
 use haptic_render::Memo;
-use haptic_store::{Snapshot, Store};
+use haptic_store::{Object, Snapshot, Store};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{config::TemplateSources, pipeline::Pipeline, quarantine::Fingerprint};
@@ -53,6 +53,11 @@ pub struct ActiveCore(Arc<RwLock<Arc<Core>>>);
 
 /// The object's version in a snapshot; `None` = it is not there.
 pub fn fingerprint(snapshot: &Snapshot, object: &ObjectRef) -> Option<Fingerprint> {
+    find(snapshot, object).map(|found| found.serial())
+}
+
+/// The object in a snapshot.
+pub(crate) fn find(snapshot: &Snapshot, object: &ObjectRef) -> Option<Arc<Object>> {
     for resource in snapshot.resources() {
         let Ok(objects) = snapshot.list(resource) else { continue };
         // All objects of a resource have one kind, which spares looking through the others.
@@ -60,7 +65,7 @@ pub fn fingerprint(snapshot: &Snapshot, object: &ObjectRef) -> Option<Fingerprin
             continue;
         }
         if let Some(found) = objects.iter().find(|candidate| candidate.reference() == object) {
-            return Some(found.serial());
+            return Some(found.clone());
         }
     }
     None

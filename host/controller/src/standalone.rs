@@ -16,7 +16,6 @@ use haptic_model::Finding;
 use haptic_modules::{Limits, Modules};
 use haptic_plugins::PluginHost;
 use haptic_store::OpenDirectoryError;
-use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -27,12 +26,14 @@ use crate::{
     bus::EventBus,
     check::Checkers,
     clock::WallClock,
+    cluster::{Debugged, Health, SharedRegistry},
     commentator::History,
     core::{ActiveCore, fingerprint},
     events::{Correlation, Event},
     feed::{FeedError, FirstLoad, GateParts, Patience, SourceFindings},
     iteration::{Parts, wire},
     metrics::Metrics,
+    overview::{IterationFacts, ProcessFacts},
     plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
     pod::{Endpoint, Pod},
     quarantine::Quarantine,
@@ -45,6 +46,8 @@ use crate::{
 pub use epoch::EpochError;
 pub use once::{OnceError, OnceReport as StandaloneReport};
 
+/// The number of the one iteration, for health.
+const ITERATION: u64 = 1;
 /// The name of the one pod.
 const POD: &str = "local";
 
@@ -65,6 +68,8 @@ pub struct StandaloneOptions {
     pub run: RunMode,
     pub clock: WallClock,
     pub history: History,
+    pub health: Health,
+    pub debugged: Debugged,
     /// Ends the run cleanly.
     pub stop: CancellationToken,
 }
@@ -106,11 +111,14 @@ pub enum StandaloneError {
 /// When the iteration cannot start, a stage ends early, or the one pass did not succeed.
 pub async fn run_standalone(
     options: StandaloneOptions,
-    registry: &mut Registry,
+    registry: &SharedRegistry,
 ) -> Result<Option<OnceReport>, StandaloneError> {
     let bus = EventBus::new();
-    let metrics = Metrics::register(registry);
-    registry.register_collector(Box::new(options.plugin_host.metrics()));
+    let metrics = {
+        let mut registry = registry.write();
+        registry.register_collector(Box::new(options.plugin_host.metrics()));
+        Metrics::register(&mut registry)
+    };
     let findings = Arc::new(watch::Sender::default());
     let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
@@ -129,8 +137,20 @@ pub async fn run_standalone(
     let mut supervisor = Supervisor::default();
     supervisor.spawn("ModuleFetcher", fetch_until(stop.clone(), modules));
 
-    let first =
-        first_load(&options.dirs, options.run, &gate, &findings, &status_folder, &mut supervisor, &stop).await?;
+    let overview = options.debugged.overview().clone();
+    overview.begin(ProcessFacts {
+        identity: "standalone".into(),
+        clock: options.clock.clone(),
+        manifests: findings.subscribe(),
+        plugins: gate.plugins.subscribe(),
+        standing: None,
+    });
+    let health = options.health.iteration(ITERATION);
+    let rejected = |mistakes: &[Finding]| {
+        overview.waits(mistakes);
+        rejected(mistakes, options.run)
+    };
+    let first = first_load(&options.dirs, rejected, &gate, &findings, &status_folder, &mut supervisor, &stop).await?;
     let Some(FirstLoad { start, accepted }) = first else { return stopped_early(options.run) };
     tracing::info!(target: "haptic::config", "{} is accepted and serves", accepted.core.name);
 
@@ -149,6 +169,9 @@ pub async fn run_standalone(
     quarantine.add(accepted.refused, |object| fingerprint(&snapshot, object));
     let core = ActiveCore::new(Arc::new(accepted.core));
     let warnings = accepted.warnings;
+    let observer = overview.observe(&bus, options.clock.clone());
+    supervisor.spawn("Overview", observer.run());
+    overview.serves(IterationFacts { number: ITERATION, core: core.clone(), cluster: None });
     let parts = Parts {
         start,
         core: core.clone(),
@@ -165,6 +188,7 @@ pub async fn run_standalone(
     wire(parts, &bus, &mut supervisor);
     let once = (options.run == RunMode::Once).then(|| OncePass::observe(&bus));
     publish_facts(&bus, pod, epoch);
+    health.serving();
     if !warnings.is_empty() {
         let (correlation, name) = (bus.correlate(), core.get().name.clone());
         bus.publish(Event::ConfigValidated { correlation, name, warnings: warnings.into() });
@@ -193,7 +217,7 @@ pub async fn run_standalone(
 /// `None` = it was told to stop.
 async fn first_load(
     dirs: &[PathBuf],
-    run: RunMode,
+    rejected: impl Fn(&[Finding]) -> Patience,
     gate: &GateParts,
     findings: &SourceFindings,
     status_folder: &Path,
@@ -208,7 +232,7 @@ async fn first_load(
         () = stop.cancelled() => Ok(None),
         ended = supervisor.ended_early() => Err(ended.into()),
         never = plugins => match never {},
-        first = FirstLoad::wait(source, gate, findings, |mistakes| rejected(mistakes, run)) => {
+        first = FirstLoad::wait(source, gate, findings, rejected) => {
             first?.map(Some).map_err(StandaloneError::ConfigInvalid)
         }
     }

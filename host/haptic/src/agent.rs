@@ -2,6 +2,7 @@
 
 mod doors;
 mod first_process;
+mod question;
 
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -12,7 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::doors::DoorOptions,
+    agent::{doors::DoorOptions, question::Question},
     logging::{self, LogFormat},
     offline::HaproxyChoice,
     stop,
@@ -28,16 +29,19 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 /// certificate files are read again when they change. SIGTERM stops taking requests, drains traffic and ends with 0. As
 /// process 1 of a container it also reaps orphans.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct AgentOptions {
+    #[command(subcommand)]
+    question: Option<Question>,
     /// The file set; everything in it belongs to the agent
-    #[arg(long, value_name = "DIR")]
-    base_dir: PathBuf,
+    #[arg(long, required = true, value_name = "DIR")]
+    base_dir: Option<PathBuf>,
     /// The agent's record
-    #[arg(long, value_name = "DIR")]
-    state_dir: PathBuf,
+    #[arg(long, required = true, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     /// Sockets of HAProxy and the agent; a short path, since a unix socket's path has at most 97 bytes
-    #[arg(long, value_name = "DIR")]
-    run_dir: PathBuf,
+    #[arg(long, required = true, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
     /// Where to serve on this machine; default: RUN_DIR/agent.sock
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -61,6 +65,9 @@ pub(crate) struct AgentOptions {
 
 impl AgentOptions {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(question) = self.question {
+            return crate::blocking(async move { question.ask().await });
+        }
         if first_process::is_first() {
             return first_process::run_as_child();
         }
@@ -72,13 +79,16 @@ impl AgentOptions {
         let stop = stop::on_signal()?;
         let doors = self.doors.open().await?;
         let binary = self.haproxy.find()?;
-        let mut config = AgentConfig::new(&self.base_dir, &self.state_dir, &self.run_dir, binary);
+        let base = self.base_dir.context("--base-dir is missing")?;
+        let state = self.state_dir.context("--state-dir is missing")?;
+        let run = self.run_dir.context("--run-dir is missing")?;
+        let mut config = AgentConfig::new(&base, &state, &run, binary);
         config.reload_interval_min = Duration::from_millis(self.reload_interval_min);
         // The socket of the API lies there before HAProxy's do.
         let mut folder = DirBuilder::new();
-        let made = folder.recursive(true).mode(0o700).create(&self.run_dir);
-        made.with_context(|| format!("making {}", self.run_dir.display()))?;
-        let socket = self.socket.unwrap_or_else(|| self.run_dir.join("agent.sock"));
+        let made = folder.recursive(true).mode(0o700).create(&run);
+        made.with_context(|| format!("making {}", run.display()))?;
+        let socket = self.socket.unwrap_or_else(|| run.join("agent.sock"));
         let (agent, task) = Agent::open(config).await.context("starting the agent")?;
         let shutdown = CancellationToken::new();
         let mut work = tokio::spawn(task.run(shutdown.clone()));

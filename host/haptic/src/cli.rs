@@ -3,10 +3,12 @@
 use std::io::Write as _;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
-    plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions, validate::ValidateOptions,
+    explain::ExplainOptions, plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions,
+    validate::ValidateOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -37,6 +39,8 @@ pub(crate) enum Command {
     Render(RenderOptions),
     /// Say what a change would do: verdict, reasons, runtime commands ("will this reload?")
     Diff(DiffOptions),
+    /// Say who made a line of the configuration, or where a request goes
+    Explain(ExplainOptions),
     /// List what templates can call
     Functions,
     /// Write the CustomResourceDefinitions
@@ -50,6 +54,11 @@ pub(crate) enum Command {
     Echo(EchoOptions),
     /// Print a self-signed TLS Secret for demonstrations
     DemoSecret(DemoSecret),
+    /// Print what a shell needs to complete commands and options, e.g. `source <(haptic completions bash)`
+    Completions {
+        /// For this shell
+        shell: Shell,
+    },
     /// Print the version
     Version,
 }

@@ -8,6 +8,7 @@ mod crds;
 mod demo_secret;
 mod diff;
 mod echo;
+mod explain;
 mod logging;
 mod offline;
 mod plugin;
@@ -19,7 +20,7 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command};
 
@@ -57,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Validate(options) => options.run(),
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),
+        Command::Explain(options) => options.run(),
         Command::Crds(options) => options.run(),
         Command::Rbac(options) => options.run(),
         Command::Plugin(command) => command.run(),
@@ -71,6 +73,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                     cli::print(&format!("  {name:<16} {line}\n"));
                 }
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "haptic", &mut script);
+            cli::print(&String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
         Command::Version => {

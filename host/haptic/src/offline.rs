@@ -1,4 +1,4 @@
-//! What `validate`, `render` and `diff` share: manifests from directories, judged as the controller would.
+//! What `validate`, `render`, `diff` and `explain` share: manifests from directories, judged as the controller would.
 
 use std::{
     env,
@@ -103,6 +103,14 @@ impl Loaded {
 
     /// The render, every validator included, but not `haproxy -c`.
     pub(crate) fn render(&self, haproxy: (u16, u16)) -> anyhow::Result<Result<Rendered, Vec<Finding>>> {
+        Ok(self.render_and_keep(haproxy)?.map(|(rendered, _)| rendered))
+    }
+
+    /// As [`Self::render`], with what it was rendered from.
+    pub(crate) fn render_and_keep(
+        &self,
+        haproxy: (u16, u16),
+    ) -> anyhow::Result<Result<(Rendered, Prepared), Vec<Finding>>> {
         let loader = plugin_loader()?;
         Ok(self.prepare(&loader).and_then(|prepared| {
             let snapshot = prepared.store.snapshot();
@@ -112,7 +120,7 @@ impl Loaded {
             let mut rendered = output.rendered;
             rendered.findings = self.candidate.sources.all_in_manifests(output.findings);
             rendered.findings.extend(prepared.store.findings());
-            Ok(rendered)
+            Ok((rendered, prepared))
         }))
     }
 }

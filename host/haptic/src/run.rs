@@ -5,6 +5,7 @@ mod standalone;
 
 use std::{
     fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -18,6 +19,9 @@ use crate::{
     run::{cluster::ClusterArgs, standalone::StandaloneArgs},
     stop,
 };
+
+/// Where a controller in a pod tells how it stands.
+const DEBUG_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
 /// Serve objects through HAProxy, and follow their changes: in a cluster (--config), or manifests in folders through a
 /// local HAProxy (--standalone).
@@ -41,6 +45,10 @@ pub(crate) struct RunOptions {
     /// at most 97 bytes), in a cluster caches only
     #[arg(long, value_name = "DIR", default_value = "haptic-state")]
     state: PathBuf,
+    /// Serve the status page and /debug/status, /debug/explain, /debug/events, /debug/vars and /metrics; a loopback address
+    /// [default: 127.0.0.1:8081 in a cluster, not at all with --standalone]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    debug_listen: Option<SocketAddr>,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -58,8 +66,11 @@ impl RunOptions {
         // HAProxy's working directory is not ours, so every path it hears must be absolute.
         let state = fs::canonicalize(&state).with_context(|| format!("resolving {}", state.display()))?;
         match self.cluster.config {
-            Some(_) => Box::pin(self.cluster.run(&self.haproxy, &state, stop)).await,
-            None => self.standalone.run(self.haproxy, &state, stop).await,
+            Some(_) => {
+                let debug = self.debug_listen.unwrap_or(DEBUG_LISTEN);
+                Box::pin(self.cluster.run(&self.haproxy, debug, &state, stop)).await
+            }
+            None => self.standalone.run(self.haproxy, self.debug_listen, &state, stop).await,
         }
     }
 }

@@ -212,7 +212,12 @@ fn named(set: TemplateSet, findings: &mut Vec<Finding>) -> (BTreeMap<String, Tem
 impl Names {
     /// How messages call the template that the engine calls `name`.
     pub(crate) fn display(&self, name: &str) -> Arc<str> {
-        self.0.get(name).map_or_else(|| name.into(), |template| Arc::clone(&template.name))
+        self.template(name).map_or_else(|| name.into(), |template| Arc::clone(&template.name))
+    }
+
+    /// The template that the engine calls `name`.
+    pub(crate) fn template(&self, name: &str) -> Option<&Template> {
+        self.0.get(name)
     }
 
     /// The snippets that a hook renders, in the order of their names.

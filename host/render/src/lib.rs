@@ -141,6 +141,21 @@ impl Renderer {
     pub fn locate(&self, text: &str) -> Option<(Arc<str>, u32)> {
         locate::locate(&self.compiled, text)
     }
+
+    /// How messages call the template that an origin names.
+    pub fn display(&self, template: &str) -> Arc<str> {
+        self.compiled.names.display(template)
+    }
+
+    /// The lines of one template, named as origins name it, whose literal text covers a line of rendered text best.
+    pub fn lines_like(&self, template: &str, text: &str) -> Vec<u32> {
+        locate::lines_like(&self.compiled, template, text)
+    }
+
+    /// The lines of one template, named as origins name it, that hold `needle`, such as the call of a function.
+    pub fn lines_with(&self, template: &str, needle: &str) -> Vec<u32> {
+        locate::lines_with(&self.compiled, template, needle)
+    }
 }
 
 #[cfg(test)]

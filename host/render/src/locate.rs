@@ -22,6 +22,32 @@ pub(crate) fn locate(compiled: &Compiled, text: &str) -> Option<(Arc<str>, u32)>
     best.map(|(_, name, line)| (name, line))
 }
 
+/// The lines of the template that the engine calls `name` whose literal text covers most of `text`, and at least half.
+pub(crate) fn lines_like(compiled: &Compiled, name: &str, text: &str) -> Vec<u32> {
+    let text = text.trim();
+    let mut best = (0, Vec::new());
+    for (line, source) in lines_of(compiled, name) {
+        let covered = coverage(source.trim(), text);
+        if covered == 0 || covered * 2 < text.len() || covered < best.0 {
+            continue;
+        }
+        if covered > best.0 {
+            best = (covered, Vec::new());
+        }
+        best.1.push(line);
+    }
+    best.1
+}
+
+/// The lines of the template that the engine calls `name` that hold `needle`.
+pub(crate) fn lines_with(compiled: &Compiled, name: &str, needle: &str) -> Vec<u32> {
+    lines_of(compiled, name).filter(|(_, source)| source.contains(needle)).map(|(line, _)| line).collect()
+}
+
+fn lines_of<'a>(compiled: &'a Compiled, name: &str) -> impl Iterator<Item = (u32, &'a str)> {
+    (1..).zip(compiled.names.template(name).into_iter().flat_map(|template| template.source.lines()))
+}
+
 /// How many bytes of `text` the literal parts of a template line account for, in order; 0 when one is missing.
 fn coverage(line: &str, text: &str) -> usize {
     let mut covered = 0;

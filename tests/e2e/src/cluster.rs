@@ -11,6 +11,7 @@
 
 mod credentials;
 mod door;
+mod forward;
 mod images;
 mod kinds;
 mod lease;
@@ -39,6 +40,7 @@ use tempfile::TempDir;
 
 pub use credentials::Credentials;
 pub use door::Passage;
+pub use forward::PortForward;
 pub use kinds::{
     CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, ENDPOINT_SLICE, EVENT, HAPROXY_PLUGIN, INGRESS,
     Kind, LEASE, NAMESPACE, POD, SECRET, SERVICE, TEMPLATE_CONFIG, TEMPLATE_LIBRARY,

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod tls;
 
 mod authority;
+mod browser;
 mod echo;
 mod fault;
 mod haproxy;
@@ -28,6 +29,7 @@ mod shop;
 mod wait;
 
 pub use authority::{Authority, Issued, SecretVolume, Subject, Validity};
+pub use browser::{Browser, ColorScheme, Scripts};
 pub use echo::Echo;
 pub use fault::{STEPS, Victim};
 pub use haproxy::{HaproxyBuild, ProcessTable, builds};

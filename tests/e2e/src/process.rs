@@ -2,6 +2,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     io::{BufRead, BufReader, Read},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
@@ -20,6 +21,8 @@ use crate::{HaproxyBuild, ProcessTable, Shop, eventually, get, haproxy::ask, wit
 #[derive(Default)]
 pub struct Run {
     pub once: bool,
+    /// Where the status page is served; default: nowhere.
+    pub debug: Option<SocketAddr>,
     /// Besides the environment of the test.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -51,6 +54,9 @@ impl Haptic {
         command.arg("--haproxy").arg(&haproxy.path).arg("--state").arg(shop.state()).args(["--log-format", "json"]);
         if run.once {
             command.arg("--once");
+        }
+        if let Some(address) = run.debug {
+            command.arg("--debug-listen").arg(address.to_string());
         }
         command.envs(run.environment).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("start {}", binary().display()))?;

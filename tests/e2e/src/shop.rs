@@ -21,6 +21,7 @@ pub struct Shop {
 
 const HTTP_PORT: u16 = 8080;
 const HTTPS_PORT: u16 = 8443;
+const DEBUG_PORT: u16 = 8081;
 /// The configuration of the shop, below [`Shop::manifests`].
 pub const CONFIG: &str = "common/config.yaml";
 /// The endpoints of both services.
@@ -81,6 +82,11 @@ impl Shop {
 
     pub fn https(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(self.network.address(1)), HTTPS_PORT)
+    }
+
+    /// Where a test may serve the status page.
+    pub fn debug(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(self.network.address(1)), DEBUG_PORT)
     }
 
     /// The text form of an address of this shop.

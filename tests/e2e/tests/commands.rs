@@ -1,5 +1,5 @@
-//! The commands that need no running haptic: validate, render, diff, plugin inspect, crds, version, and the examples of
-//! the guides.
+//! The commands that need no running haptic: validate, render, diff, explain, plugin inspect, crds, version, and the
+//! examples of the guides.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ fn haptic(arguments: &[&str]) -> Result<Answer> {
     let newest = builds(&["3.4"]).remove(0);
     let mut command = Command::new(binary());
     command.args(arguments);
-    if matches!(arguments[0], "validate" | "render" | "diff") {
+    if matches!(arguments[0], "validate" | "render" | "diff" | "explain") {
         command.arg("--haproxy").arg(newest.path);
     }
     let Output { status, stdout, stderr } = command.output().with_context(|| format!("run haptic {arguments:?}"))?;
@@ -59,6 +59,72 @@ async fn validate_says_what_the_controller_would() -> Result<()> {
     let bad = haptic(&with("validate", &folders, &[]))?;
     ensure!(bad.code == 1, "{}{}", bad.out, bad.err);
     ensure!(bad.err.contains("config.yaml:") && bad.err.contains("nonsense"), "{}", bad.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn explain_names_object_template_and_route_and_no_secret() -> Result<()> {
+    let shop = Shop::open().await?;
+    let folders = folders(&shop);
+    let explain = |question: &[&str]| haptic(&with("explain", &folders, question));
+    let line = explain(&["--line", "server web-1"])?;
+    ensure!(line.code == 0, "{}{}", line.out, line.err);
+    for words in
+        ["haproxy.cfg:", "in        backend shop_web_web_http", "object    Ingress shop/web (", "ingresses.yaml:"]
+    {
+        ensure!(line.out.contains(words), "{words}:\n{}", line.out);
+    }
+    ensure!(line.out.contains("snippet ingress, line ") && line.out.contains("ingress.yaml:"), "{}", line.out);
+    let route = explain(&["--host", "https://api.shop.localhost/v1?x"])?;
+    ensure!(
+        route.code == 0 && route.out.contains("goes to backend shop_api_api_80, which has 2 servers"),
+        "{}",
+        route.out
+    );
+    let nowhere = explain(&["--host", "nobody.localhost", "--path", "/"])?;
+    ensure!(nowhere.code == 1 && nowhere.out.contains("no route"), "{}", nowhere.out);
+    let key = explain(&["--line", "PRIVATE KEY"])?;
+    ensure!(key.code == 1 && key.out.starts_with("no line has"), "{}", key.out);
+    ensure!(explain(&[])?.code == 2, "a question is needed");
+    ensure!(explain(&["--line", "1", "--host", "x"])?.code == 2, "one question at a time");
+
+    // An object that is left out is often why something is not found.
+    shop.edit("common/ingresses.yaml", "host: shop.localhost", "host: SHOP.localhost")?;
+    let lost = explain(&["--host", "shop.localhost"])?;
+    ensure!(lost.code == 1 && lost.err.contains("host is not a lower-case DNS name"), "{}{}", lost.out, lost.err);
+    Ok(())
+}
+
+/// Numbers and names of profiles change with the libraries; what is said of them does not.
+fn without_numbers(text: &str) -> String {
+    let word = |word: &str| match word.strip_prefix("profile-") {
+        Some(_) => "profile-0".to_owned(),
+        None => word.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("0"),
+    };
+    text.lines().map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[tokio::test]
+async fn the_guide_of_the_status_page_shows_what_explain_says() -> Result<()> {
+    let shop = Shop::open().await?;
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/controller/docs/status-page.md");
+    let guide = fs::read_to_string(&guide).with_context(|| format!("read {}", guide.display()))?;
+    let mut shown = 0;
+    for example in guide.split("```\n$ haptic explain --standalone DIR ").skip(1) {
+        let (question, rest) = example.split_once('\n').context("a command has an end")?;
+        let expected = rest.split("```").next().unwrap_or_default();
+        let question: Vec<&str> = match question.split_once('\'') {
+            Some((flag, text)) => vec![flag.trim(), text.trim_end_matches('\'')],
+            None => question.split(' ').collect(),
+        };
+        let answer = haptic(&with("explain", &folders(&shop), &question))?;
+        ensure!(answer.code == 0, "{}{}", answer.out, answer.err);
+        let folder = format!("{}/", shop.manifests().display());
+        let said = answer.out.replace(&folder, "").replace(shop.address(11).trim_end_matches("11"), "127.0.0.");
+        ensure!(without_numbers(&said) == without_numbers(expected), "the guide has\n{expected}\nand it says\n{said}");
+        shown += 1;
+    }
+    ensure!(shown == 2, "the guide has {shown} examples");
     Ok(())
 }
 
@@ -137,6 +203,11 @@ async fn crds_functions_and_version_are_printed() -> Result<()> {
     ensure!(crds.out.contains("kind: HAProxyTemplateConfig\n"), "{}", crds.out);
     ensure!(haptic(&["functions"])?.out.contains("map_entry(map, key, value)"), "the functions are listed");
     ensure!(haptic(&["version"])?.out.starts_with("haptic 0."), "the version is printed");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = haptic(&["completions", shell])?;
+        ensure!(script.code == 0 && script.out.contains("explain"), "{shell}: {}", script.err);
+    }
+    ensure!(haptic(&["completions", "dos"])?.code == 2, "another shell is refused");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::{
     coordinator::render_once,
     core::ActiveCore,
     events::{Event, EventKind},
+    overview::Overview,
     quarantine::Quarantine,
 };
 
@@ -31,6 +32,7 @@ pub(crate) struct FollowerWarmer {
     haproxy: (u16, u16),
     leads: watch::Receiver<bool>,
     warm: watch::Sender<bool>,
+    overview: Option<Overview>,
 }
 
 // === impl FollowerWarmer ===
@@ -48,7 +50,12 @@ impl FollowerWarmer {
     ) -> (Self, watch::Receiver<bool>) {
         let events = bus.subscribe("FollowerWarmer", &[EventKind::ReconciliationTriggered]);
         let (warm, receiver) = watch::channel(false);
-        (Self { events, core, quarantine, clock, fleet, haproxy, leads, warm }, receiver)
+        (Self { events, core, quarantine, clock, fleet, haproxy, leads, warm, overview: None }, receiver)
+    }
+
+    /// Searches on this replica are answered from its newest render.
+    pub(crate) fn telling(self, overview: &Overview) -> Self {
+        Self { overview: Some(overview.clone()), ..self }
     }
 
     /// Ends when the bus is closed.
@@ -73,7 +80,12 @@ impl FollowerWarmer {
             );
             // What it comes to is the leader's to tell; here only the memo counts.
             match tokio::task::spawn_blocking(render).await {
-                Ok(Ok(render)) => tracing::debug!(%correlation, plan = %render.plan().0.short(), "warm"),
+                Ok(Ok(render)) => {
+                    tracing::debug!(%correlation, plan = %render.plan().0.short(), "warm");
+                    if let Some(overview) = &self.overview {
+                        overview.warmed(Arc::new(render));
+                    }
+                }
                 Ok(Err(error)) => tracing::debug!(%correlation, %error, "a follower's render failed"),
                 Err(error) => tracing::warn!(%correlation, %error, "a follower's render stopped unexpectedly"),
             }

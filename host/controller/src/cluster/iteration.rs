@@ -45,6 +45,7 @@ use crate::{
     feed::GateParts,
     load_gate::{Accepted, Serving, Vetted},
     metrics::MetricsObserver,
+    overview::{ClusterFacts, IterationFacts},
     quarantine::Quarantine,
     reconciler::Reconciler,
     supervisor::{IterationError, Supervisor},
@@ -70,6 +71,8 @@ struct Made {
     fleet: Fleet,
     leader_election: ElectionSettings,
     served: Served,
+    /// How the watches of the resources stand.
+    states: watch::Receiver<States>,
     leads: watch::Sender<bool>,
     gate: GateParts,
     connect: Connect,
@@ -107,6 +110,7 @@ impl Iteration {
         let commentator = Commentator::new(&bus, shared.clock.clone(), shared.history.clone());
         supervisor.spawn("Commentator", commentator.run());
         supervisor.spawn("Metrics", MetricsObserver::new(&bus, shared.metrics.clone()).run());
+        supervisor.spawn("Overview", shared.debugged.overview().observe(&bus, shared.clock.clone()).run());
         Self { number, authority: Arc::default(), shared, bus, supervisor, stop, health, made: None, leading: None }
     }
 
@@ -226,7 +230,7 @@ impl Iteration {
             loader.gate.haproxy,
             rests,
         );
-        self.supervisor.spawn("FollowerWarmer", warmer.run());
+        self.supervisor.spawn("FollowerWarmer", warmer.telling(self.shared.debugged.overview()).run());
         let (own_writes, stop) = (self.shared.own_writes.clone(), self.stop.clone());
         self.supervisor.spawn_fallible("ResourceWatcher", feed.run(self.bus.clone(), core.clone(), own_writes, stop));
         self.bus.publish(Event::IndexSynchronized { correlation: self.bus.correlate() });
@@ -244,7 +248,8 @@ impl Iteration {
         };
         let gate = loader.gate;
         let served = Served { generation: picture.generation, warnings: warnings.into() };
-        self.made = Some(Made { picture, core, quarantine, fleet, leader_election, served, leads, gate, connect });
+        self.made =
+            Some(Made { picture, core, quarantine, fleet, leader_election, served, states, leads, gate, connect });
         // A render that is not warm by then is cold in the term; that costs time and nothing else.
         let warmed = async {
             let _ = warm.wait_for(|warm| *warm).await;
@@ -303,6 +308,15 @@ impl Iteration {
             "Stage 7: this version has no admission webhook"
         );
         self.health.stage(Stage::Debug);
+        self.shared.debugged.overview().serves(IterationFacts {
+            number: self.number,
+            core: made.core.clone(),
+            cluster: Some(ClusterFacts {
+                leadership: leadership.clone(),
+                fleet: made.fleet.clone(),
+                states: made.states.clone(),
+            }),
+        });
         self.shared.debugged.register(
             self.number,
             Variables::default()

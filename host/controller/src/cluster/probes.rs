@@ -7,10 +7,13 @@
 //! ```text
 //! iterations ─▶ Health ───▶ ProbeServer   /healthz /readyz /livez        for the kubelet
 //! Stage 8    ─▶ Debugged ─▶ DebugServer   /debug/events /debug/vars /metrics   loopback only
+//! Overview   ─▶ Debugged ─▶ page          / /debug/status /debug/explain
 //! ```
 
 mod debug;
 mod health;
+mod loopback;
+mod page;
 mod server;
 mod stage;
 

@@ -11,7 +11,6 @@
 
 mod encode;
 mod output;
-mod redact;
 mod shelf;
 mod shown;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use haptic_api::yaml::Step;
-use haptic_model::Finding;
+use haptic_model::{Finding, SourceLocation};
 use haptic_store::RawObject;
 
 /// Where each template of a candidate was read. The lines are looked up only when a message needs them.
@@ -43,6 +43,13 @@ impl TemplateSources {
         };
         // Columns count from the indentation of the text, which differs from the file's.
         finding.at(place.raw.source.file.clone(), line, 0)
+    }
+
+    /// Where the manifest holds a line of a template; `None` = the object did not come from a file.
+    pub fn place(&self, template: &str, line: u32) -> Option<SourceLocation> {
+        let place = self.0.get(template)?;
+        let first = Some(place.first_line()).filter(|first| *first > 0)?;
+        Some(SourceLocation { file: place.raw.source.file.clone(), line: first + line.saturating_sub(1), column: 0 })
     }
 
     #[must_use]

@@ -54,9 +54,6 @@ pub(super) struct ClusterArgs {
     /// Serve /healthz, /readyz and /livez
     #[arg(long, requires = "config", value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     probe_listen: SocketAddr,
-    /// Serve /metrics, /debug/events and /debug/vars; a loopback address
-    #[arg(long, requires = "config", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
-    debug_listen: SocketAddr,
     /// Serve /metrics alone, for a Prometheus that comes from elsewhere; default: not at all
     #[arg(long, requires = "config", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
@@ -68,6 +65,7 @@ impl ClusterArgs {
     pub(super) async fn run(
         self,
         haproxy: &[PathBuf],
+        debug_listen: SocketAddr,
         state: &Path,
         stop: CancellationToken,
     ) -> anyhow::Result<ExitCode> {
@@ -90,7 +88,7 @@ impl ClusterArgs {
         // They answer before anything is loaded, and to the last.
         let probes = ProbeServer::bind(self.probe_listen, health.clone()).await?;
         let debug =
-            DebugServer::bind(self.debug_listen, health.clone(), history.clone(), debugged.clone(), registry.clone())
+            DebugServer::bind(debug_listen, health.clone(), history.clone(), debugged.clone(), registry.clone())
                 .await?;
         let ended = CancellationToken::new();
         let mut servers = JoinSet::new();

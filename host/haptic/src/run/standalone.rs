@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -12,10 +13,15 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use clap::Args;
 use haptic_agent::{Agent, AgentConfig, AgentTask, ScriptedFault};
-use haptic_controller::{RunMode, StandaloneOptions, clock::WallClock, commentator::History, run_standalone};
+use haptic_controller::{
+    RunMode, StandaloneOptions,
+    clock::WallClock,
+    cluster::{DebugServer, Debugged, Health, SharedRegistry},
+    commentator::History,
+    run_standalone,
+};
 use haptic_haproxy::version::HaproxyBinary;
 use haptic_plugins::PluginHost;
-use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +59,7 @@ impl StandaloneArgs {
     pub(super) async fn run(
         self,
         haproxy: Vec<PathBuf>,
+        debug_listen: Option<SocketAddr>,
         state: &Path,
         stop: CancellationToken,
     ) -> anyhow::Result<ExitCode> {
@@ -65,11 +72,22 @@ impl StandaloneArgs {
         tracing::info!(version = %binary.version, path = %binary.path.display(), "HAProxy");
         let mut local = LocalAgent::start(state, binary.clone()).await?;
         let options = self.options(state, &binary, &local.socket, stop.clone())?;
-        let mut registry = Registry::default();
+        let registry = SharedRegistry::default();
+        let ended = CancellationToken::new();
+        let mut servers = JoinSet::new();
+        if let Some(address) = debug_listen {
+            let (health, history) = (options.health.clone(), options.history.clone());
+            let server =
+                DebugServer::bind(address, health, history, options.debugged.clone(), registry.clone()).await?;
+            tracing::info!("status page: http://{}/", server.address());
+            servers.spawn(server.run(ended.clone()));
+        }
         let outcome = tokio::select! {
-            outcome = run_standalone(options, &mut registry) => outcome,
+            outcome = run_standalone(options, &registry) => outcome,
             ended = local.ended() => return Err(ended.context("the local agent ended")),
         };
+        ended.cancel();
+        while servers.join_next().await.is_some() {}
         let code = match outcome {
             Ok(Some(report)) => {
                 for pod in &report.pods {
@@ -114,6 +132,8 @@ impl StandaloneArgs {
             run: if self.once { RunMode::Once } else { RunMode::Serve },
             clock: WallClock::system(),
             history: History::default(),
+            health: Health::default(),
+            debugged: Debugged::default(),
             stop,
         })
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use haptic_model::{
-    CrtListEntry, Entries, File, FileKind, FilePath, FileRecord, Finding, FindingCode, MapEntry, SourceSpan,
+    CrtListEntry, Entries, File, FileKind, FilePath, FileRecord, Finding, FindingCode, MapEntry, Origin, SourceSpan,
 };
 
 use super::{conflict, record};
@@ -272,11 +272,12 @@ impl SharedFiles {
             text.push(' ');
             text.push_str(&claim.value);
             text.push('\n');
-            if let Some(unit) = claimant
-                && last != Some(Arc::as_ptr(unit))
-            {
-                last = Some(Arc::as_ptr(unit));
-                spans.push(SourceSpan { first_line: line, origin: Arc::clone(&unit.origin) });
+            let unit = claimant.map(Arc::as_ptr);
+            if unit != last {
+                last = unit;
+                let outside = || Arc::new(Origin { template: path.as_str().into(), unit: None, object: None });
+                let origin = claimant.map_or_else(outside, |unit| Arc::clone(&unit.origin));
+                spans.push(SourceSpan { first_line: line, origin });
             }
         }
         self.sources.insert(path.clone(), Arc::new(spans));

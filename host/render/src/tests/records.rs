@@ -113,3 +113,15 @@ fn general_files_are_written_as_they_are_and_keep_their_reload_flag() {
     assert_eq!(text(&rendered, "general/503.http"), "HTTP/1.0 503 Service Unavailable\r\n\r\n# \"x\"\n");
     assert!(rendered.plan.files["general/503.http"].reload_on_change);
 }
+
+#[test]
+fn an_entry_of_the_configuration_is_not_of_the_object_whose_entry_comes_before_it() {
+    let main =
+        "{{ render_each(\"unit\", resources.things.list()) }}{{ map_entry(\"m.map\", key=\"m\", value=\"main\") }}\n";
+    let unit = "{{ map_entry(\"m.map\", key=item.metadata.name, value=\"unit\") }}";
+    let things = "things: [{metadata: {namespace: n, name: a}}, {metadata: {namespace: n, name: z}}]";
+    let rendered = Fixture::new(main, &[("unit", unit)]).render(things);
+    assert_eq!(text(&rendered, "maps/m.map"), "a unit\nm main\nz unit\n");
+    let object = |line| rendered.sources.origin("maps/m.map", line).unwrap().object.as_ref().map(ToString::to_string);
+    assert_eq!([object(1), object(2), object(3)], [Some("Thing n/a".to_owned()), None, Some("Thing n/z".to_owned())]);
+}

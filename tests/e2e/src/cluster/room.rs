@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{
     CUSTOM_RESOURCE_DEFINITION, Cluster, Credentials, DEPLOYMENT, EVENT, LeaseHistory, NAMESPACE, Objects, POD,
-    Passage, relocate::Relocation,
+    Passage, PortForward, relocate::Relocation,
 };
 
 /// What one test has in the cluster. Its namespaces go with [`Room::close`]; one that is dropped before keeps its logs.
@@ -188,6 +188,11 @@ impl Room {
     pub async fn passage(&self, pod: &PodState, port: u16) -> Result<Passage> {
         let ip = pod.ip.with_context(|| format!("pod {} has no address", pod.name))?;
         self.cluster.passage(&format!("{ip}:{port}")).await
+    }
+
+    /// A local address for a port that a pod has on its loopback.
+    pub async fn forward(&self, pod: &str, port: u16) -> Result<PortForward> {
+        PortForward::open(self.cluster, self.system(), pod, port).await
     }
 
     /// A local address for a port of a Service in the controller's namespace.

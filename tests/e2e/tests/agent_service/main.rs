@@ -4,4 +4,5 @@ mod container;
 mod life;
 mod options;
 mod pod;
+mod question;
 mod tls;

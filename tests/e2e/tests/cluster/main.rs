@@ -13,4 +13,5 @@ mod on_demand;
 mod outage;
 mod scale;
 mod serving;
+mod status_page;
 mod versions;

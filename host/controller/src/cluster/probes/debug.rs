@@ -13,12 +13,17 @@ use crate::{
     cluster::{Fleet, RejectedPod},
     commentator::History,
     events::EventKind,
+    overview::Overview,
     pod::Pod,
 };
 
-/// The variables that are shown now; registered by Stage 8 of each iteration. Cheap to clone.
+/// The variables that are shown now, registered by Stage 8 of each iteration, and what the status page shows. Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
-pub struct Debugged(Arc<RwLock<Option<Registered>>>);
+pub struct Debugged {
+    registered: Arc<RwLock<Option<Registered>>>,
+    overview: Overview,
+}
 
 /// The variables of one iteration, read when somebody asks.
 #[derive(Default)]
@@ -37,16 +42,21 @@ struct Registered {
 impl Debugged {
     /// Shows these from now on, and those of no other iteration.
     pub fn register(&self, iteration: u64, variables: Variables) {
-        *self.0.write() = Some(Registered { iteration, variables: Arc::new(variables) });
+        *self.registered.write() = Some(Registered { iteration, variables: Arc::new(variables) });
     }
 
     /// Shows them no longer, unless a later iteration has registered its own meanwhile.
     pub fn withdraw(&self, iteration: u64) {
-        self.0.write().take_if(|registered| registered.iteration == iteration);
+        self.registered.write().take_if(|registered| registered.iteration == iteration);
+        self.overview.ends(iteration);
+    }
+
+    pub fn overview(&self) -> &Overview {
+        &self.overview
     }
 
     pub(super) fn values(&self) -> Map<String, Value> {
-        let registered = self.0.read().as_ref().map(|it| (it.iteration, it.variables.clone()));
+        let registered = self.registered.read().as_ref().map(|it| (it.iteration, it.variables.clone()));
         // Read without the lock: a variable may take a lock of its own.
         let Some((iteration, variables)) = registered else { return Map::new() };
         let mut values: Map<_, _> = variables.0.iter().map(|(name, read)| ((*name).to_owned(), read())).collect();

@@ -9,6 +9,7 @@ use axum::{
     Json, Router,
     extract::{Query, State},
     http::{StatusCode, header},
+    middleware::from_fn,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -30,7 +31,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::probes::{Debugged, Health, Report},
+    cluster::probes::{Debugged, Health, Report, loopback, page},
     commentator::History,
     events::Correlation,
 };
@@ -46,7 +47,8 @@ pub type SharedRegistry = Arc<RwLock<Registry>>;
 /// `/healthz`, `/readyz` and `/livez`, for a kubelet: it has no identity, so they tell no secret and change nothing.
 pub struct ProbeServer(Server);
 
-/// `/debug/events`, `/debug/vars` and `/metrics`, for a person on this machine or through a port-forward.
+/// The status page, `/debug/status`, `/debug/explain`, `/debug/events`, `/debug/vars` and `/metrics`, for a person on
+/// this machine or through a port-forward.
 pub struct DebugServer(Server);
 
 /// `/metrics` alone, for a Prometheus that comes from elsewhere.
@@ -145,8 +147,10 @@ impl DebugServer {
         let router = Router::new()
             .route("/debug/events", get(events))
             .route("/debug/vars", get(|State(inspected): State<Inspected>| async move { inspected.variables() }))
-            .with_state(Inspected { health, history, debugged })
-            .merge(metrics_router(registry));
+            .with_state(Inspected { health: health.clone(), history, debugged: debugged.clone() })
+            .merge(metrics_router(registry))
+            .merge(page::router(health, debugged.overview().clone()))
+            .layer(from_fn(loopback::only));
         Server::bind("debug", Limits::default(), address, router).await.map(Self)
     }
 

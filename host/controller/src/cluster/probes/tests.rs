@@ -29,7 +29,7 @@ fn answers(health: &Health) -> (bool, bool, bool) {
 
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -210,7 +210,7 @@ async fn a_client_that_hangs_is_displaced_and_never_shuts_a_probe_out() {
     assert_eq!(get(address, "/livez").await.0, 200);
     closed(&mut hanging[0]).await;
     // The others still get their answer.
-    hanging[1].write_all(b" HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    hanging[1].write_all(b" HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     hanging[1].read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");

@@ -12,13 +12,11 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{
         objects::{CFG, CRT_LIST_FILE, GENERAL_FILE, Kind, MAP_FILE},
-        publisher::{
-            encode::Encoded,
-            redact::{has_private_key, redacted},
-        },
+        publisher::encode::Encoded,
         standing::ConfigOwner,
     },
     pipeline::Render,
+    redact::{has_private_key, redacted},
 };
 
 /// The label by which all published objects of a configuration are found: the UID of its object.

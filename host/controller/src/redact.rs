@@ -22,12 +22,12 @@ static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// The text with `***` in place of passwords.
-pub(super) fn redacted(text: &str) -> Cow<'_, str> {
+pub(crate) fn redacted(text: &str) -> Cow<'_, str> {
     SECRETS.replace_all(text, format!("${{user}}${{auth}}${{header}}{MASK}"))
 }
 
 /// Whether a private key in PEM stands in it, whatever kind of file it is.
-pub(super) fn has_private_key(text: &str) -> bool {
+pub(crate) fn has_private_key(text: &str) -> bool {
     text.contains("PRIVATE KEY-----")
 }
 
