@@ -180,11 +180,6 @@ impl Snapshot {
         state.find(keys).filter_map(|object| self.whole(resource, object).transpose()).collect()
     }
 
-    /// How many objects the resource has.
-    pub fn count(&self, resource: &str) -> usize {
-        self.resources.get(resource).map_or(0, |state| state.objects.len())
-    }
-
     /// The only object whose key starts with `keys`, if there is one.
     pub fn get_single<K: AsRef<str>>(&self, resource: &str, keys: &[K]) -> Result<Option<Arc<Object>>, ReadError> {
         let mut found = self.fetch(resource, keys)?;
