@@ -88,6 +88,7 @@ fn check_binds(compiled: &Compiled, outcome: &Outcome, text: &str) -> Result<(),
 }
 
 /// The written text with what is needed to change a backend in its place.
+#[derive(Clone)]
 pub(super) struct Written {
     pub(super) text: Bytes,
     /// For the plan: core, profiles, backends, in the order of the text.
@@ -121,6 +122,7 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
     for profile in profiles.values() {
         text.extend_from_slice(b"\n");
         text.extend_from_slice(profile.section.text.as_bytes());
+        spans.push(SourceSpan { first_line: line + 1, origin: origin_of(profile.owner) });
         line += 1 + lines(&profile.section.text);
         sections.push(profile_section(&profile.section.record));
     }

@@ -19,15 +19,20 @@ use crate::{
 /// Profiles by name. A name is the digest of the content, so equal names are equal profiles.
 pub(super) type Profiles = BTreeMap<Arc<str>, UsedProfile>;
 
+#[derive(Clone)]
 pub(super) struct UsedProfile {
     pub(super) section: Arc<ProfileSection>,
     /// How many units declare it, and one more if the templates outside of units do.
     uses: usize,
+    /// The first unit that declares it: what is left out when HAProxy refuses its text. `None` = it stands outside of
+    /// units.
+    pub(super) owner: Option<usize>,
 }
 
 /// A backend and the index of the unit that declared it.
 pub(super) type Backends = BTreeMap<Arc<str>, (Arc<BackendSection>, Option<usize>)>;
 
+#[derive(Clone)]
 pub(super) struct Layout {
     /// The main template's text, units marked.
     core: String,
@@ -120,7 +125,8 @@ impl Layout {
             && Arc::ptr_eq(&old.binds, &new.binds)
             && old.precedence == new.precedence
             && old.backends.len() == new.backends.len()
-            && self.knows_profiles(new);
+            && self.knows_profiles(new)
+            && self.keeps_owners(unit, old, new);
         if !in_place {
             return None;
         }
@@ -142,6 +148,18 @@ impl Layout {
     /// Whether a unit declares no profile that is new.
     fn knows_profiles(&self, new: &UnitOutput) -> bool {
         new.profiles.iter().all(|profile| self.profiles.contains_key(&profile.record.name))
+    }
+
+    /// Whether every profile stays that of the same unit.
+    fn keeps_owners(&self, unit: usize, old: &UnitOutput, new: &UnitOutput) -> bool {
+        if Arc::ptr_eq(&old.profiles, &new.profiles) {
+            return true;
+        }
+        let declares = |output: &UnitOutput, name: &str| output.profiles.iter().any(|it| *it.record.name == *name);
+        let owner = |name: &str| self.profiles.get(name).and_then(|used| used.owner);
+        let lost = |name: &str| owner(name) == Some(unit) && !declares(new, name);
+        let won = |name: &str| owner(name).is_some_and(|owner| owner > unit);
+        !old.profiles.iter().any(|it| lost(&it.record.name)) && !new.profiles.iter().any(|it| won(&it.record.name))
     }
 
     fn count_profiles(&mut self, unit: usize, new: &UnitOutput) {
@@ -172,18 +190,18 @@ impl Layout {
 
 fn profiles(outcome: &Outcome) -> Profiles {
     let mut profiles = Profiles::new();
-    let mut count = |declared: &[Arc<ProfileSection>]| {
+    let mut count = |declared: &[Arc<ProfileSection>], owner: Option<usize>| {
         for section in declared {
             if let Some(used) = profiles.get_mut(&section.record.name) {
                 used.uses += 1;
             } else {
-                let used = UsedProfile { section: Arc::clone(section), uses: 1 };
+                let used = UsedProfile { section: Arc::clone(section), uses: 1, owner };
                 profiles.insert(Arc::clone(&section.record.name), used);
             }
         }
     };
-    count(&outcome.records.profiles);
-    outcome.units.iter().for_each(|unit| count(&unit.profiles));
+    count(&outcome.records.profiles, None);
+    outcome.units.iter().enumerate().for_each(|(index, unit)| count(&unit.profiles, Some(index)));
     profiles
 }
 

@@ -145,3 +145,32 @@ fn tls_hosts_get_their_certificates_and_the_default_one_is_first() {
     assert!(text(&rendered, "haproxy.cfg").contains(bind));
     assert!(findings(&rendered)[0].contains("Secret shop/gone does not exist"));
 }
+
+#[test]
+fn a_line_that_was_hoisted_into_a_profile_is_still_its_objects() {
+    let annotated = |name: &str, host: &str| {
+        ingress(name, &rule(host, "/", "Prefix"))
+            .replace("namespace: shop}", "namespace: shop, annotations: {haptic.rs/timeout-server: 999999999d}}")
+    };
+    let plain = ingress("plain", &rule("plain.localhost", "/", "Prefix"));
+    let fixture = Fixture::libraries();
+    let objects = format!(
+        "{SHOP}ingresses:\n{plain}{}{}",
+        annotated("late", "late.localhost"),
+        annotated("early", "early.localhost"),
+    );
+    let mut inputs = fixture.inputs(&objects);
+    // HAProxy refuses one line, and whoever it is of is left out; then the next one, and then nobody.
+    for name in ["early", "late"] {
+        let rendered = fixture.renderer().render(&inputs, &mut crate::Memo::default()).unwrap();
+        let config = text(&rendered, "haproxy.cfg");
+        let line = 1 + config.lines().position(|line| line.contains("999999999d")).expect("the profile");
+        let origin = rendered.sources.origin("haproxy.cfg", u32::try_from(line).unwrap()).expect("somebody's");
+        let object = origin.object.as_ref().map(ToString::to_string);
+        assert_eq!(object, Some(format!("Ingress shop/{name}")));
+        inputs.quarantined.extend(origin.unit.clone());
+    }
+    let rendered = fixture.renderer().render(&inputs, &mut crate::Memo::default()).unwrap();
+    let config = text(&rendered, "haproxy.cfg");
+    assert!(!config.contains("999999999d") && config.contains("backend shop_plain_web_http"), "{config}");
+}
