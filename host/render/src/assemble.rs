@@ -17,6 +17,7 @@ use crate::{Memo, RenderError, compile::Compiled, records::UnitOutput, session::
 use layout::{Backends, Layout, Profiles};
 
 /// What the last assembly made, to be kept where its inputs are the same.
+#[derive(Clone)]
 pub(crate) struct Assembled {
     layout: Layout,
     shared: merge::SharedFiles,

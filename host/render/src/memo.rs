@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use haptic_model::ObjectRef;
 use haptic_store::{Changes, Read, Snapshot, Stamp};
 
 use crate::{
@@ -18,8 +19,9 @@ use crate::{
     snippet::{Played, Readers},
 };
 
-/// Reused between renders of one [`crate::Renderer`]. It only saves work: the bytes never depend on it.
-#[derive(Default)]
+/// Reused between renders of one [`crate::Renderer`]. It only saves work: the bytes never depend on it. A clone shares
+/// the outputs of units and goes its own way from then on.
+#[derive(Clone, Default)]
 pub struct Memo {
     renderer: u64,
     haproxy: (u16, u16),
@@ -46,12 +48,14 @@ pub struct Memo {
     misses: u64,
 }
 
+#[derive(Clone)]
 struct Remembered {
     item: u64,
-    reads: Vec<(Read, Stamp)>,
+    reads: Arc<[(Read, Stamp)]>,
     output: Arc<UnitOutput>,
 }
 
+#[derive(Clone)]
 struct Owner {
     snippet: Arc<str>,
     render: u64,
@@ -63,6 +67,21 @@ impl Memo {
     /// Units that were kept and units that were rendered, in the last render.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits, self.misses)
+    }
+
+    /// What the units of an object asked for by all components of a key, and did not find in the last render.
+    pub fn unanswered(&self, object: &ObjectRef) -> Vec<Read> {
+        let suffix = format!("/{}/{}/{}", object.kind, object.namespace, object.name);
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let mut reads: Vec<Read> = Vec::new();
+        for (_, unit) in self.units.iter().filter(|(key, _)| key.ends_with(&suffix)) {
+            let whole = |read: &&Read| matches!(read, Read::Fetch { resource, keys } if snapshot.arity(resource) == Some(keys.len()));
+            let nothing = |read: &&Read| snapshot.stamp(read).is_of_nothing();
+            reads.extend(unit.reads.iter().map(|(read, _)| read).filter(whole).filter(nothing).cloned());
+        }
+        reads.sort();
+        reads.dedup();
+        reads
     }
 
     pub(crate) fn begin(&mut self, renderer: u64, inputs: &Inputs) {
@@ -146,13 +165,13 @@ impl Memo {
             Some(earlier) => Arc::new(output.share_with(&earlier.output)),
             None => Arc::new(output),
         };
-        self.units.insert(Arc::clone(unit), Remembered { item, reads, output: Arc::clone(&output) });
+        self.units.insert(Arc::clone(unit), Remembered { item, reads: reads.into(), output: Arc::clone(&output) });
         output
     }
 
     /// What `unit` read; nothing if it is not remembered.
     pub(crate) fn reads(&self, unit: &str) -> &[(Read, Stamp)] {
-        self.units.get(unit).map(|unit| unit.reads.as_slice()).unwrap_or_default()
+        self.units.get(unit).map(|unit| &*unit.reads).unwrap_or_default()
     }
 
     /// What a snippet gave in the last render, with the indices of its units whose reads may have changed, if it would

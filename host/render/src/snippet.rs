@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// What a snippet outside of units gave, and what it was made from.
+#[derive(Clone)]
 pub(crate) struct Played {
     /// The render that it belongs to.
     pub(crate) render: u64,
@@ -32,16 +33,17 @@ pub(crate) struct Played {
     pub(crate) looked_at: u64,
 }
 
+#[derive(Clone)]
 pub(crate) struct PlayedUnit {
     pub(crate) given: Given,
     pub(crate) output: Arc<UnitOutput>,
 }
 
 /// Which units, by index, read what.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Readers(HashMap<Arc<str>, ResourceReaders>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ResourceReaders {
     lists: BTreeSet<usize>,
     fetches: HashMap<Box<[Arc<str>]>, Vec<usize>>,

@@ -23,6 +23,7 @@ struct UnitRoot {
 }
 
 /// A unit as `render_each` gives it.
+#[derive(Clone)]
 pub(crate) struct Given {
     /// The snippet's name, and `Ingress/shop/web` or the digest of a plain value: what makes it the same unit in the
     /// next render.

@@ -28,4 +28,4 @@ pub use raw::{Extent, RawChange, RawKey, RawObject, Transcript};
 pub use resource::WatchedResource;
 pub use selector::{FieldSelector, InvalidSelector, LabelSelector};
 pub use snapshot::{Changes, Read, ReadError, Snapshot, Stamp};
-pub use store::{Changed, Store, UnknownResource};
+pub use store::{Changed, Overlay, Store, UnknownResource};

@@ -29,6 +29,8 @@ pub struct WatchedResource {
     pub namespaces: Vec<String>,
     pub debounce: std::time::Duration,
     pub optional: bool,
+    /// Writes of its objects are judged before they are stored.
+    pub admission: bool,
     pub store: api::StorePolicy,
 }
 
@@ -57,6 +59,7 @@ impl WatchedResource {
             namespaces: spec.namespaces.clone(),
             debounce: spec.debounce_interval.get(),
             optional: spec.optional,
+            admission: spec.enable_validation_webhook,
             store: spec.store,
         };
         if resource.store == api::StorePolicy::OnDemand {
@@ -89,10 +92,14 @@ impl WatchedResource {
         self.versions.iter().any(|version| version == api_version) && self.is_kind(kind)
     }
 
+    /// Whether these are its objects, in whatever version.
+    pub fn is_of(&self, group: &str, resources: &str) -> bool {
+        self.resources == resources && self.versions.iter().any(|version| group_of(version) == group)
+    }
+
     /// Whether objects with this key belong here in some version.
     pub(crate) fn serves_key(&self, key: &RawKey) -> bool {
-        let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.to_owned());
-        self.is_kind(&key.kind) && self.versions.iter().any(|version| group(version) == *key.group)
+        self.is_kind(&key.kind) && self.versions.iter().any(|version| *group_of(version) == *key.group)
     }
 
     /// Whether the selectors take this object.
@@ -165,6 +172,11 @@ impl Mistakes<'_> {
         let message = format!("watched resource `{}`, {field}: {what}", self.resource);
         self.findings.push(Finding::error(FindingCode::ConfigInvalid, message));
     }
+}
+
+/// The group of a version; empty for the core group.
+fn group_of(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// The plural name of a kind, as Kubernetes forms it.

@@ -31,7 +31,7 @@ pub enum Read {
 pub struct Stamp(Answer);
 
 /// What differs between two states.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Changes {
     /// Only resources that differ; `None` = too many keys to tell them apart.
     resources: BTreeMap<Arc<str>, Option<Vec<Key>>>,
@@ -84,6 +84,15 @@ enum Answer {
     Serials(Box<[u64]>),
 }
 
+// === impl Stamp ===
+
+impl Stamp {
+    /// The read found nothing.
+    pub fn is_of_nothing(&self) -> bool {
+        matches!(&self.0, Answer::Serials(serials) if serials.is_empty())
+    }
+}
+
 // === impl Changes ===
 
 impl Changes {
@@ -94,6 +103,11 @@ impl Changes {
             (Some(None), _) | (Some(Some(_)), Read::List { .. }) => true,
             (Some(Some(changed)), Read::Fetch { keys, .. }) => changed.iter().any(|key| key.starts_with(keys)),
         }
+    }
+
+    /// Nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty()
     }
 
     /// Every resource that differs, with the keys of its changed objects; `None` = too many to tell them apart.

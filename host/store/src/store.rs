@@ -15,7 +15,7 @@ use thiserror::Error;
 use crate::{
     BodyReader, Extent, Object, RawChange, RawKey, RawObject, Snapshot, WatchedResource,
     bodies::Bodies,
-    shape::Interner,
+    shape::{Interner, Shaped},
     snapshot::{Key, ResourceState},
 };
 
@@ -36,6 +36,14 @@ pub struct Changed {
     pub resources: BTreeSet<Arc<str>>,
     /// The objects that came, changed or went.
     pub objects: BTreeSet<ObjectRef>,
+}
+
+/// A state that somebody proposes, beside the store's own.
+#[derive(Clone, Debug)]
+pub struct Overlay {
+    pub snapshot: Arc<Snapshot>,
+    /// Proposed objects that would be left out, and why.
+    pub findings: Vec<Finding>,
 }
 
 #[derive(Debug, Error)]
@@ -60,6 +68,19 @@ struct Entry {
     key: Key,
     object: Arc<Object>,
     raw: u64,
+}
+
+/// What a resource makes of an object.
+enum Shaping {
+    /// Its selectors do not take it.
+    NotSelected,
+    LeftOut(Finding),
+    Object {
+        key: Key,
+        reference: ObjectRef,
+        source: Option<SourceLocation>,
+        fields: Shaped,
+    },
 }
 
 // === impl Store ===
@@ -176,6 +197,26 @@ impl Store {
         Ok(changed)
     }
 
+    /// The state as it would be after these changes, each of one resource; the store itself stays as it is. A change
+    /// can bring an object into the selection of a resource, or take it out. An object of a resource is named at most
+    /// once.
+    pub fn overlay(&mut self, changes: &[(Arc<str>, RawChange)]) -> Result<Overlay, UnknownResource> {
+        let mut snapshot = Snapshot::clone(&self.snapshot);
+        let mut findings = Vec::new();
+        for (name, change) in changes {
+            let index = self.index(name)?;
+            let resource = &self.resources[index];
+            let state = snapshot.resources.get(name).expect("every resource has a state");
+            let proposed = resource.overlaid(state, change, &mut self.interner, &mut findings);
+            if let Some(state) = proposed {
+                snapshot.resources.insert(Arc::clone(name), Arc::new(state));
+            }
+        }
+        self.interner.sweep();
+        findings.sort();
+        Ok(Overlay { snapshot: Arc::new(snapshot), findings })
+    }
+
     fn index(&self, name: &str) -> Result<usize, UnknownResource> {
         let found = self.resources.iter().position(|resource| *resource.spec.name == *name);
         found.ok_or_else(|| UnknownResource(name.to_owned()))
@@ -231,34 +272,16 @@ impl Resource {
         if self.entries.get(&identity).is_some_and(|entry| entry.raw == raw.serial()) {
             return;
         }
-        let mut value = raw.value();
-        if !self.spec.selects(&raw.namespace, &value) {
-            return self.remove(&identity, changed);
-        }
-        let reference = ObjectRef {
-            kind: interner.name(&raw.kind),
-            namespace: interner.name(&raw.namespace),
-            name: Arc::clone(&raw.name),
-        };
-        // The index is read before pruning: a field may be ignored as content and still be the key.
-        let key = match self.key(&reference, &value) {
-            Ok(key) => key,
-            Err(message) => {
+        let (key, reference, source, fields) = match self.shape(raw, interner) {
+            Shaping::NotSelected => return self.remove(&identity, changed),
+            Shaping::LeftOut(finding) => {
                 self.remove(&identity, changed);
-                let finding = Finding::warning(FindingCode::InvalidValue, message).about(Some(reference)).at(
-                    Arc::clone(&raw.source.file),
-                    raw.source.line,
-                    raw.source.column,
-                );
                 self.findings.insert(identity, finding);
                 return;
             }
+            Shaping::Object { key, reference, source, fields } => (key, reference, source, fields),
         };
         self.findings.remove(&identity);
-        self.spec.prune(&mut value);
-        let Value::Object(fields) = value else { return };
-        let fields = interner.shaped(fields);
-        let source = Some(raw.source.clone()).filter(|source| !source.file.is_empty());
         let version = (raw.extent() == Extent::Metadata).then(|| raw.resource_version());
         if let Some(entry) = self.entries.get_mut(&identity)
             && entry.key == key
@@ -281,6 +304,81 @@ impl Resource {
             self.state.objects.remove(&previous.key);
         }
         self.state.objects.insert(key, object);
+    }
+
+    /// Selected, keyed and pruned.
+    fn shape(&self, raw: &RawObject, interner: &mut Interner) -> Shaping {
+        let mut value = raw.value();
+        if !self.spec.selects(&raw.namespace, &value) {
+            return Shaping::NotSelected;
+        }
+        let reference = ObjectRef {
+            kind: interner.name(&raw.kind),
+            namespace: interner.name(&raw.namespace),
+            name: Arc::clone(&raw.name),
+        };
+        // The index is read before pruning: a field may be ignored as content and still be the key.
+        let key = match self.key(&reference, &value) {
+            Ok(key) => key,
+            Err(message) => {
+                let finding = Finding::warning(FindingCode::InvalidValue, message).about(Some(reference)).at(
+                    Arc::clone(&raw.source.file),
+                    raw.source.line,
+                    raw.source.column,
+                );
+                return Shaping::LeftOut(finding);
+            }
+        };
+        self.spec.prune(&mut value);
+        let Value::Object(fields) = value else { return Shaping::NotSelected };
+        let fields = interner.shaped(fields);
+        let source = Some(raw.source.clone()).filter(|source| !source.file.is_empty());
+        Shaping::Object { key, reference, source, fields }
+    }
+
+    /// `state` after the change; `None` = as it was.
+    fn overlaid(
+        &self,
+        state: &ResourceState,
+        change: &RawChange,
+        interner: &mut Interner,
+        findings: &mut Vec<Finding>,
+    ) -> Option<ResourceState> {
+        let (identity, shaping) = match change {
+            RawChange::Upsert(object) if self.spec.serves(&object.api_version, &object.kind) => {
+                (Identity::of(object), self.shape(object, interner))
+            }
+            RawChange::Delete(key) if self.spec.serves_key(key) => (Identity::named(key), Shaping::NotSelected),
+            RawChange::Upsert(_) | RawChange::Delete(_) => return None,
+        };
+        let known = self.entries.get(&identity);
+        let object = match shaping {
+            Shaping::NotSelected => None,
+            Shaping::LeftOut(finding) => {
+                findings.push(finding);
+                None
+            }
+            Shaping::Object { key, reference, source, fields } => {
+                // Mere metadata says nothing of the rest.
+                let same =
+                    |known: &Entry| known.object.wanted_version().is_none() && known.object.same_content(&fields);
+                if known.is_some_and(|known| known.key == key && same(known)) {
+                    return None;
+                }
+                Some((key, Arc::new(Object::new(reference, next(), source, fields))))
+            }
+        };
+        if object.is_none() && known.is_none() {
+            return None;
+        }
+        let mut proposed = ResourceState { revision: next(), list: OnceLock::new(), ..state.clone() };
+        if let Some(known) = known {
+            proposed.objects.remove(&known.key);
+        }
+        if let Some((key, object)) = object {
+            proposed.objects.insert(key, object);
+        }
+        Some(proposed)
     }
 
     fn remove(&mut self, identity: &Identity, changed: &mut Changed) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use haptic_model::{Rendered, SourceLocation};
-use haptic_store::{RawObject, Store};
+use haptic_store::{RawChange, RawObject, Store};
 use proptest::{collection::vec, prelude::*, sample::subsequence};
 use serde_json::{Value, json};
 
@@ -135,7 +135,26 @@ fn follow(worlds: &[World]) {
             renderer.render(&inputs, &mut memo).unwrap_err();
         } else {
             both(&renderer, &inputs, &mut memo);
+            propose(&renderer, &mut store, &inputs, &memo, world);
         }
+    }
+}
+
+/// A copy of the memory goes its own way, to a state that somebody proposes and back again.
+fn propose(renderer: &Renderer, store: &mut Store, inputs: &Inputs, memo: &Memo, world: &World) {
+    let nowhere = || SourceLocation { file: "".into(), line: 0, column: 0 };
+    let raw = |object: &Value| RawObject::new(object, "n", nowhere()).unwrap();
+    let without = |objects: &[Value]| objects.first().map(|object| RawChange::Delete(raw(object).key()));
+    let changes = [
+        Some(("ingresses", RawChange::Upsert(Arc::new(raw(&ingress("e", 0, 0, (0, 0))))))),
+        without(&world.ingresses).map(|change| ("ingresses", change)),
+        without(&world.services).map(|change| ("services", change)),
+    ];
+    let mut aside = memo.clone();
+    for (resource, change) in changes.into_iter().flatten() {
+        let snapshot = store.overlay(&[(resource.into(), change)]).unwrap().snapshot;
+        both(renderer, &Inputs { snapshot, ..inputs.clone() }, &mut aside);
+        both(renderer, inputs, &mut aside);
     }
 }
 

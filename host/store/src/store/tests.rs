@@ -279,3 +279,70 @@ fn names_that_nobody_uses_any_more_do_not_pile_up() {
     }
     assert!(store.interner.len() < 10_000, "{}", store.interner.len());
 }
+
+/// Every object of every resource, as JSON.
+fn contents(snapshot: &Snapshot) -> Vec<String> {
+    let resources: Vec<_> = snapshot.resources().cloned().collect();
+    let all = resources.iter().flat_map(|resource| snapshot.list(resource).unwrap().to_vec());
+    all.map(|object| serde_json::to_string(&object.as_value()).unwrap()).collect()
+}
+
+#[test]
+fn an_overlay_is_the_state_after_the_change_and_leaves_the_store_alone() {
+    let key = |name: &str| slice("a", name, "web", 1).key();
+    let changes = [
+        upsert(&slice("a", "new", "web", 9)),
+        upsert(&slice("a", "known", "web", 2)),
+        upsert(&slice("a", "known", "moved", 1)),
+        RawChange::Delete(key("known")),
+        RawChange::Delete(key("unknown")),
+        upsert(&slice("a", "known", "web", 1)),
+    ];
+    for change in changes {
+        let mut store = slices();
+        store.sync(&[upsert(&slice("a", "known", "web", 1)), upsert(&slice("b", "other", "web", 1))]);
+        let before = store.snapshot();
+        let overlay = store.overlay(&[("slices".into(), change.clone())]).unwrap();
+        assert!(store.snapshot().changes_since(&before).is_empty(), "the store is as it was");
+        store.sync(std::slice::from_ref(&change));
+        assert_eq!(contents(&overlay.snapshot), contents(&store.snapshot()), "{change:?}");
+        let changed = contents(&before) != contents(&store.snapshot());
+        assert_eq!(overlay.snapshot.changes_since(&before).is_empty(), !changed, "{change:?}");
+        for read in [fetch(&["a", "web"]), fetch(&["a", "moved"])] {
+            let found = |snapshot: &Snapshot| snapshot.stamp(&read).is_of_nothing();
+            assert_eq!(found(&overlay.snapshot), found(&store.snapshot()), "{change:?}: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn a_proposed_object_enters_and_leaves_a_selection() {
+    let spec = api::WatchedResource {
+        api_version: Some("v1".to_owned()),
+        resources: "slices".to_owned(),
+        kind: Some("Slice".to_owned()),
+        label_selector: Some("kubernetes.io/service-name=web".to_owned()),
+        namespaces: vec!["a".to_owned()],
+        ..api::WatchedResource::default()
+    };
+    let mut store = Store::new(vec![WatchedResource::new("web", &spec, &[]).unwrap()]);
+    store.sync(&[upsert(&slice("a", "in", "web", 1)), upsert(&slice("a", "out", "api", 1))]);
+    let mut proposed = |object: Arc<RawObject>| {
+        let overlay = store.overlay(&[("web".into(), RawChange::Upsert(object))]).unwrap();
+        names(&overlay.snapshot.list("web").unwrap())
+    };
+    assert_eq!(proposed(slice("a", "out", "web", 1)), ["in", "out"]);
+    assert!(proposed(slice("a", "in", "api", 1)).is_empty());
+    assert_eq!(proposed(slice("b", "elsewhere", "web", 1)), ["in"], "another namespace is not watched");
+}
+
+#[test]
+fn a_proposed_object_without_a_key_is_told() {
+    let mut store = slices();
+    let keyless = raw(&json!({
+        "apiVersion": "v1", "kind": "Slice", "metadata": { "namespace": "a", "name": "x", "labels": {} },
+    }));
+    let overlay = store.overlay(&[("slices".into(), RawChange::Upsert(keyless))]).unwrap();
+    assert!(overlay.snapshot.is_empty());
+    assert!(overlay.findings[0].message.contains("left out of `slices`"), "{:?}", overlay.findings);
+}
