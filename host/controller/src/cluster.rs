@@ -31,6 +31,7 @@ mod revise;
 mod schema;
 pub mod standing;
 pub mod status_applier;
+mod webhook;
 mod writers;
 
 use std::{
@@ -83,6 +84,7 @@ pub use rbac::{Access, AccessNames};
 pub use reload_authority::ReloadReason;
 pub use standing::{ConfigOwner, ConfigStanding, Refused, Served};
 pub use status_applier::{ClusterStatusApplier, Reporter, WriteSettings, tell_of_standing};
+pub use webhook::{FailurePolicy, WebhookConfiguration, WebhookDoor, WebhookNames, WebhookServer};
 
 /// Pauses between attempts to build an iteration, doubling.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -108,6 +110,8 @@ pub struct ClusterOptions {
     pub history: History,
     pub health: Health,
     pub debugged: Debugged,
+    /// Where the iteration that serves says who judges admission requests; `None` = there is no webhook.
+    pub webhook: Option<WebhookDoor>,
     /// For tests only.
     pub fault: Option<HandOverFault>,
     /// Ends the run: the Lease is given up.
@@ -139,6 +143,7 @@ struct Shared {
     discovery_metrics: DiscoveryMetrics,
     health: Health,
     debugged: Debugged,
+    webhook: Option<WebhookDoor>,
     pictures: ConfigPictures,
     standing: Arc<watch::Sender<Arc<ConfigStanding>>>,
     /// How the watches of the configuration stand.
@@ -212,6 +217,7 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         discovery_metrics,
         health: options.health,
         debugged: options.debugged,
+        webhook: options.webhook,
         pictures,
         standing,
         config_states,

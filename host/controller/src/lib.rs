@@ -9,6 +9,7 @@
 //!                         └→ render gate ┘ (holds, reverts, promotes)
 //! ```
 
+mod admission;
 pub mod agent_port;
 pub mod agents;
 pub mod bus;

@@ -76,6 +76,19 @@ impl Quarantine {
         }
     }
 
+    /// The units whose objects would not have changed, without freeing the others.
+    pub fn standing(&self, fingerprint: impl Fn(&ObjectRef) -> Option<Fingerprint>) -> BTreeSet<Arc<str>> {
+        let entries = self.entries.lock();
+        let stands = |entry: &Entry| match &entry.object {
+            Some(object) => {
+                let then = fingerprint(object);
+                then.is_some() && then == entry.fingerprint
+            }
+            None => true,
+        };
+        entries.iter().filter(|(_, entry)| stands(entry)).map(|(unit, _)| unit.clone()).collect()
+    }
+
     pub fn units(&self) -> BTreeSet<Arc<str>> {
         self.entries.lock().keys().cloned().collect()
     }

@@ -37,11 +37,8 @@ pub fn from_haproxy(messages: &[CheckMessage], rendered: &Rendered, renderer: &R
 }
 
 pub fn refusal(messages: &[CheckMessage], rendered: &Rendered, renderer: &Renderer) -> Refusal {
-    // HAProxy closes with sentences such as `Fatal errors found in configuration.`: they say nothing where a line
-    // is named.
-    let named = messages.iter().any(|message| message.line > 0);
     let mut refusal = Refusal::default();
-    for message in messages.iter().filter(|message| message.line > 0 || !named) {
+    for message in telling(messages) {
         let (finding, origin) = about(message, Severity::Error, rendered, renderer);
         refusal.findings.push(finding.clone());
         let Some(origin) = origin else { continue };
@@ -53,7 +50,14 @@ pub fn refusal(messages: &[CheckMessage], rendered: &Rendered, renderer: &Render
     refusal
 }
 
-fn from_report(report: &PluginReport, rendered: &Rendered, renderer: &Renderer) -> Vec<Finding> {
+/// HAProxy closes with sentences such as `Fatal errors found in configuration.`: they say nothing where a line is named.
+pub(crate) fn telling(messages: &[CheckMessage]) -> impl Iterator<Item = &CheckMessage> {
+    let named = messages.iter().any(|message| message.line > 0);
+    messages.iter().filter(move |message| message.line > 0 || !named)
+}
+
+/// In the order of its errors, its warnings and its failure.
+pub(crate) fn from_report(report: &PluginReport, rendered: &Rendered, renderer: &Renderer) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (diagnostics, severity) in [(&report.errors, Severity::Error), (&report.warnings, Severity::Warning)] {
         findings
@@ -150,7 +154,7 @@ impl<'a> Place<'a> {
 }
 
 /// Secrets are in certificate files only, whose lines are never shown.
-fn line_of(file: &str, line: u32, rendered: &Rendered) -> Option<String> {
+pub(crate) fn line_of(file: &str, line: u32, rendered: &Rendered) -> Option<String> {
     use haptic_model::FileKind::{Ca, Cert, Crl};
     let file = rendered.files.get(file)?;
     if matches!(file.kind, Cert | Ca | Crl) {

@@ -34,7 +34,11 @@ pub(crate) use fake_agent::{Answering, FakeAgent, Fault};
 
 /// A core whose configuration template is `text` and that watches Services, without plugins.
 pub(crate) fn core(text: &str) -> Core {
-    let candidate = candidate(text);
+    core_of(&candidate(text))
+}
+
+/// A core of this candidate, without plugins and with an empty store.
+pub(crate) fn core_of(candidate: &Candidate) -> Core {
     let plugins = Arc::new(PluginSet::new(Vec::new()).unwrap());
     let renderer = Renderer::compile(candidate.templates.clone(), plugins.clone()).unwrap();
     Core {
@@ -44,8 +48,8 @@ pub(crate) fn core(text: &str) -> Core {
         memo: Mutex::new(Memo::default()),
         store: Mutex::new(Store::new(candidate.resources().unwrap())),
         settings: candidate.settings,
-        reporting: candidate.reporting,
-        sources: candidate.sources,
+        reporting: candidate.reporting.clone(),
+        sources: candidate.sources.clone(),
     }
 }
 

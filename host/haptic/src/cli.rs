@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
     explain::ExplainOptions, plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions,
-    validate::ValidateOptions,
+    validate::ValidateOptions, webhook_configuration::WebhookConfigurationOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Crds(CrdsOptions),
     /// Write the ServiceAccount and Roles that a controller with this configuration needs, and no more
     Rbac(RbacOptions),
+    /// Write the ValidatingWebhookConfiguration that has an API server ask a controller with this configuration
+    WebhookConfiguration(WebhookConfigurationOptions),
     /// Look at Wasm plugins
     #[command(subcommand)]
     Plugin(PluginCommand),

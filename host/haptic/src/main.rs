@@ -17,6 +17,7 @@ mod render;
 mod run;
 mod stop;
 mod validate;
+mod webhook_configuration;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Explain(options) => options.run(),
         Command::Crds(options) => options.run(),
         Command::Rbac(options) => options.run(),
+        Command::WebhookConfiguration(options) => options.run(),
         Command::Plugin(command) => command.run(),
         Command::DemoSecret(options) => {
             cli::print(&options.manifest()?);

@@ -30,7 +30,7 @@ pub(crate) struct RbacOptions {
 /// The configuration with its libraries and plugins.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
-struct ConfigManifests {
+pub(crate) struct ConfigManifests {
     /// Manifest of the configuration, of a library or a plugin; may be given several times
     #[arg(long = "config-file", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
@@ -43,14 +43,7 @@ struct ConfigManifests {
 
 impl RbacOptions {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut source = DirectorySource::open_files(self.manifests.files.into_iter().chain(self.manifests.dirs))?;
-        let scan = source.scan();
-        offline::complain_all(&scan.findings);
-        // What was not read might have needed more.
-        if scan.findings.iter().any(|finding| finding.severity == Severity::Error) {
-            return Ok(ExitCode::from(exit::REFUSED));
-        }
-        let objects = ConfigObjects::pick(scan.objects.values().map(Arc::clone));
+        let Some(objects) = self.manifests.read()? else { return Ok(ExitCode::from(exit::REFUSED)) };
         let names = AccessNames { namespace: self.namespace, service_account: self.service_account, name: self.name };
         match Access::of(&objects, names) {
             Ok(access) => {
@@ -62,5 +55,20 @@ impl RbacOptions {
                 Ok(ExitCode::from(exit::REFUSED))
             }
         }
+    }
+}
+
+// === impl ConfigManifests ===
+
+impl ConfigManifests {
+    /// `None` = something could not be read, and was complained about: it might have needed more.
+    pub(crate) fn read(self) -> anyhow::Result<Option<ConfigObjects>> {
+        let mut source = DirectorySource::open_files(self.files.into_iter().chain(self.dirs))?;
+        let scan = source.scan();
+        offline::complain_all(&scan.findings);
+        if scan.findings.iter().any(|finding| finding.severity == Severity::Error) {
+            return Ok(None);
+        }
+        Ok(Some(ConfigObjects::pick(scan.objects.values().map(Arc::clone))))
     }
 }

@@ -9,9 +9,11 @@
 
 mod credentials;
 mod peer;
+mod server_pair;
 
 pub use credentials::{ClientIdentity, Credentials, CredentialsError, CredentialsPart, NotAfter};
 pub use peer::PeerName;
+pub use server_pair::ServerPair;
 
 #[cfg(feature = "client")]
 pub(crate) use credentials::Current;

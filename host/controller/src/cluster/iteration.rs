@@ -17,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::{Admission, Pinned, ReadFromApi},
     agent_port::Connect,
     agents,
     bus::EventBus,
@@ -37,6 +38,7 @@ use crate::{
         resource_feed::{ResourceFeed, announce_initial_sync},
         schema::SchemaWatch,
         standing::{ConfigStanding, Refused, Served},
+        webhook::{self, Judge},
     },
     commentator::Commentator,
     config::Candidate,
@@ -76,6 +78,8 @@ struct Made {
     leads: watch::Sender<bool>,
     gate: GateParts,
     connect: Connect,
+    /// The watched resources in the versions in which they are read.
+    pinned: Vec<Pinned>,
 }
 
 /// Why an iteration was not made.
@@ -191,6 +195,7 @@ impl Iteration {
             stop: self.stop.clone(),
         };
         self.supervisor.spawn("ConfigChangeHandler", handler.run());
+        let pinned = webhook::pinned(&resources, &resolution);
         let schema = SchemaWatch::new(
             &self.shared.api,
             &resources,
@@ -248,8 +253,19 @@ impl Iteration {
         };
         let gate = loader.gate;
         let served = Served { generation: picture.generation, warnings: warnings.into() };
-        self.made =
-            Some(Made { picture, core, quarantine, fleet, leader_election, served, states, leads, gate, connect });
+        self.made = Some(Made {
+            picture,
+            core,
+            quarantine,
+            fleet,
+            leader_election,
+            served,
+            states,
+            leads,
+            gate,
+            connect,
+            pinned,
+        });
         // A render that is not warm by then is cold in the term; that costs time and nothing else.
         let warmed = async {
             let _ = warm.wait_for(|warm| *warm).await;
@@ -303,10 +319,8 @@ impl Iteration {
         let leadership = leading.leadership.clone();
         self.leading = Some(leading);
 
-        tracing::info!(
-            target: "haptic::iteration", stage = Stage::Webhook.number(), iteration = self.number,
-            "Stage 7: this version has no admission webhook"
-        );
+        self.health.stage(Stage::Webhook);
+        self.admit(made).await?;
         self.health.stage(Stage::Debug);
         self.shared.debugged.overview().serves(IterationFacts {
             number: self.number,
@@ -326,6 +340,24 @@ impl Iteration {
                 .reconciliations(self.shared.history.clone()),
         );
         self.health.serving();
+        Ok(())
+    }
+
+    /// Stage 7: from now on this iteration judges what API servers ask.
+    async fn admit(&self, made: &Made) -> Result<(), IterationError> {
+        let Some(door) = &self.shared.webhook else {
+            tracing::info!(iteration = self.number, "there is no --webhook-listen, so no write is judged");
+            return Ok(());
+        };
+        let fresh = Arc::new(ReadFromApi::new(self.shared.api.clone(), made.pinned.clone()));
+        let (core, quarantine, gate, clock) =
+            (made.core.clone(), made.quarantine.clone(), made.gate.clone(), self.shared.clock.clone());
+        let fleet = made.fleet.clone();
+        let haproxy = move || lowest_version(&fleet).unwrap_or(gate.haproxy);
+        let admission =
+            spawn_blocking(move || Admission::warm(core, quarantine, gate.check, clock, haproxy, fresh)).await;
+        let admission = admission.map_err(IterationError::Panicked)?;
+        door.install(Judge::new(self.number, made.pinned.clone(), admission, self.shared.api.clone()));
         Ok(())
     }
 
@@ -360,6 +392,10 @@ impl Iteration {
         }
         self.health.retired();
         self.shared.debugged.withdraw(self.number);
+        // At the end of the process it goes on judging until API servers have heard of it.
+        if let Some(door) = self.shared.webhook.as_ref().filter(|_| !self.shared.health.is_stopping()) {
+            door.withdraw(self.number);
+        }
         self.stop.cancel();
         self.bus.close();
         if let Err(error) = self.supervisor.stopped().await {

@@ -164,6 +164,13 @@ fn lease(grants: &mut Grants, own: &Scope, election: &api::LeaderElection) {
 
 fn watch(grants: &mut Grants, resource: &WatchedResource, ingress_status: bool) {
     let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+    if resource.admission && resource.versions.len() > 1 {
+        // A write may come in another version than templates read: its definition says whether fields differ.
+        for group in resource.versions.iter().map(|version| group(version)).filter(|group| group.contains('.')) {
+            let name = format!("{}.{group}", resource.resources);
+            grants.named(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::GET, &name);
+        }
+    }
     for group in resource.versions.iter().map(|version| group(version)) {
         let everywhere = resource.namespaces.is_empty()
             || WITHOUT_NAMESPACE.contains(&(group.as_str(), resource.resources.as_str()));

@@ -16,7 +16,7 @@ use haptic_controller::{
     clock::WallClock,
     cluster::{
         ClusterOptions, ConfigName, DebugServer, Debugged, HandOverFault, Health, MetricsServer, ProbeServer,
-        SharedRegistry, run_cluster,
+        SharedRegistry, WebhookServer, run_cluster,
     },
     commentator::History,
 };
@@ -57,6 +57,12 @@ pub(super) struct ClusterArgs {
     /// Serve /metrics alone, for a Prometheus that comes from elsewhere; default: not at all
     #[arg(long, requires = "config", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
+    /// Judge writes for the API server, with the certificate of --webhook-tls; default: not at all
+    #[arg(long, requires_all = ["config", "webhook_tls"], value_name = "ADDRESS:PORT")]
+    webhook_listen: Option<SocketAddr>,
+    /// Folder with tls.crt and tls.key of the webhook, such as a mounted Secret; may be filled and change at any time
+    #[arg(long, requires = "webhook_listen", value_name = "DIR")]
+    webhook_tls: Option<PathBuf>,
 }
 
 // === impl ClusterArgs ===
@@ -99,6 +105,17 @@ impl ClusterArgs {
             servers.spawn(metrics.run(ended.clone()));
         }
 
+        let webhook = match self.webhook_listen.zip(self.webhook_tls.clone()) {
+            Some((address, folder)) => {
+                let clock = WallClock::system();
+                let webhook = WebhookServer::bind(address, folder, health.clone(), clock, &registry).await?;
+                let door = webhook.door();
+                servers.spawn(webhook.run(ended.clone()));
+                Some(door)
+            }
+            None => None,
+        };
+
         let options = ClusterOptions {
             config: ConfigName { namespace: namespace.into(), name: config.into() },
             identity: identity.into(),
@@ -116,6 +133,7 @@ impl ClusterArgs {
             history,
             health,
             debugged,
+            webhook,
             fault: fault()?,
             stop,
         };

@@ -46,7 +46,7 @@ pub(crate) struct Current {
 
 /// The last second of a certificate; prints as `2026-01-02T03:04:05Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NotAfter(UnixTime);
+pub struct NotAfter(pub(super) UnixTime);
 
 /// Which of the three inputs is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +297,10 @@ impl fmt::Display for NotAfter {
     }
 }
 
-fn certificates(pem: &[u8], part: CredentialsPart) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+pub(super) fn certificates(
+    pem: &[u8],
+    part: CredentialsPart,
+) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|source| CredentialsError::Pem { part, source })?;
@@ -307,7 +310,7 @@ fn certificates(pem: &[u8], part: CredentialsPart) -> Result<Vec<CertificateDer<
     Ok(found)
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

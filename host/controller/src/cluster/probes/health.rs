@@ -61,6 +61,8 @@ struct State {
     /// An iteration served once.
     served: bool,
     stopping: bool,
+    /// What the process needs besides an iteration that serves and does not have, by who needs it.
+    unmet: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Health {
             reload_since: None,
             served: false,
             stopping: false,
+            unmet: BTreeMap::new(),
         };
         Self(Arc::new(Shared { grace, state: Mutex::new(state) }))
     }
@@ -106,6 +109,20 @@ impl Health {
     /// The process was told to end: it is not ready any more, whatever serves.
     pub fn stop(&self) {
         self.0.state.lock().stopping = true;
+    }
+
+    /// The process was told to end.
+    pub fn is_stopping(&self) -> bool {
+        self.0.state.lock().stopping
+    }
+
+    /// What the process needs besides an iteration and does not have: it is not ready meanwhile. `None` = it has it.
+    pub fn require(&self, who: &'static str, unmet: Option<String>) {
+        let mut state = self.0.state.lock();
+        match unmet {
+            Some(reason) => drop(state.unmet.insert(who, reason)),
+            None => drop(state.unmet.remove(who)),
+        }
     }
 
     /// Judges the newest iteration.
@@ -133,12 +150,15 @@ impl Health {
         }
     }
 
-    /// Whether an iteration serves and the process goes on.
+    /// Whether an iteration serves, everything that is required is there, and the process goes on.
     pub fn readyz(&self) -> Report {
         let state = self.0.state.lock();
         let serving = state.serving();
         if state.stopping {
             return state.report(false, serving, "the process was told to end");
+        }
+        if let (Some(_), Some((who, reason))) = (serving, state.unmet.first_key_value()) {
+            return state.report(false, serving, &format!("{who}: {reason}"));
         }
         match serving {
             Some(_) => state.report(true, serving, "an iteration serves"),

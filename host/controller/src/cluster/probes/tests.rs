@@ -146,6 +146,18 @@ async fn a_dead_iteration_is_not_ready_and_costs_life_after_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_that_lacks_what_it_requires_is_not_ready_and_alive() {
+    let health = Health::default();
+    health.require("door", Some("the key is missing".to_owned()));
+    health.iteration(1).serving();
+    let report = health.readyz();
+    assert!(!report.ok && report.reason == "door: the key is missing", "{report:?}");
+    assert!(health.livez().ok && health.healthz().ok);
+    health.require("door", None);
+    assert!(health.readyz().ok);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_was_told_to_end_is_not_ready_and_alive() {
     let health = Health::default();
     let iteration = health.iteration(1);

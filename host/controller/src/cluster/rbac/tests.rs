@@ -159,3 +159,19 @@ fn what_is_no_configuration_is_told_and_gets_nothing() {
     assert!(findings[0].message.contains("the library `gone` is missing"), "{findings:?}");
     assert!(Access::of(&ConfigObjects::default(), names()).is_err());
 }
+
+#[test]
+fn who_judges_a_kind_in_several_versions_reads_its_definition_and_no_other() {
+    let gadgets = |admission: bool| {
+        let spec = json!({ "watchedResources": { "gadgets": {
+            "apiVersions": ["example.com/v1", "example.com/v1beta1"], "resources": "gadgets",
+            "enableValidationWebhook": admission,
+        } } });
+        access([config(spec)], names())
+    };
+    let definitions = "apiextensions.k8s.io:customresourcedefinitions";
+    let reads = |access: &Access, name: &str| allows(access, None, "get", definitions, name);
+    assert!(reads(&gadgets(true), "gadgets.example.com"));
+    assert!(!reads(&gadgets(true), "others.example.com"));
+    assert!(!reads(&gadgets(false), "gadgets.example.com"));
+}
