@@ -137,6 +137,11 @@ bench-kubernetes: haproxies cluster-tools build ## Print figures in a real Kuber
 	$(CARGO) build --release -p haptic-bench
 	HAPTIC_BIN=$(RELEASE) $(CARGO_TARGET_DIR)/release/haptic-bench kubernetes
 
+.PHONY: bench-admission
+bench-admission: haproxies cluster-tools build ## Print figures in a real Kubernetes: writes that the webhook judges
+	$(CARGO) build --release -p haptic-bench
+	HAPTIC_BIN=$(RELEASE) $(CARGO_TARGET_DIR)/release/haptic-bench admission
+
 .PHONY: fmt
 fmt: toolchain ## Format all code
 	$(CARGO) fmt --all

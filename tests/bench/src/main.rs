@@ -3,9 +3,11 @@
 //! Wants a release build: HAPTIC_BIN names the binary, HAPTIC_PLUGINS_DIR the built plugins, HAPTIC_HAPROXY_DIR the
 //! HAProxy builds, HAPTIC_NATIVE_VALIDATORS the built `tests/bench/native`. The first argument is the number of routes,
 //! 5,000 if there is none, or `plugins`, and perhaps one of its sections, for the figures of plugins alone, or
-//! `kubernetes`, and perhaps a number of routes, for those in a real Kubernetes (as root, with HAPTIC_REGISTRY_TOOLS_DIR).
+//! `kubernetes`, and perhaps a number of routes, for those in a real Kubernetes (as root, with HAPTIC_REGISTRY_TOOLS_DIR),
+//! or `admission`, and perhaps a number of routes (2,000 if there is none), for writes that are judged there.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
+mod admission;
 mod cluster;
 mod kubernetes;
 mod live;
@@ -23,6 +25,7 @@ use haptic_haproxy::version::HaproxyBinary;
 
 /// Routes, unless the command line says otherwise.
 const ROUTES: usize = 5_000;
+const ADMISSION_ROUTES: usize = 2_000;
 
 /// What is measured.
 pub(crate) struct Subject {
@@ -39,6 +42,8 @@ fn main() -> Result<()> {
     let routes = match arguments[..] {
         ["idle", modules, cache] => return plugins::idle::child(Path::new(modules), Path::new(cache)),
         [] | ["plugins", ..] | ["kubernetes"] => ROUTES,
+        ["admission"] => ADMISSION_ROUTES,
+        ["admission", number, ..] => number.parse().context("after `admission` comes the number of routes")?,
         ["kubernetes", number, ..] => number.parse().context("after `kubernetes` comes the number of routes")?,
         [number, ..] => number.parse().context("the first argument is the number of routes, or `plugins`")?,
     };
@@ -56,6 +61,9 @@ fn main() -> Result<()> {
     heading(&subject);
     if let Some((&"plugins", section)) = arguments.split_first() {
         return plugins::measure(&subject, section.first().copied());
+    }
+    if arguments.first() == Some(&"admission") {
+        return admission::measure(&subject);
     }
     if arguments.first() == Some(&"kubernetes") {
         return kubernetes::measure(&subject);

@@ -19,6 +19,7 @@ mod objects;
 mod relocate;
 mod room;
 pub mod served;
+pub mod webhook;
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +44,7 @@ pub use door::Passage;
 pub use forward::PortForward;
 pub use kinds::{
     CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, ENDPOINT_SLICE, EVENT, HAPROXY_PLUGIN, INGRESS,
-    Kind, LEASE, NAMESPACE, POD, SECRET, SERVICE, TEMPLATE_CONFIG, TEMPLATE_LIBRARY,
+    Kind, LEASE, NAMESPACE, POD, SECRET, SERVICE, TEMPLATE_CONFIG, TEMPLATE_LIBRARY, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub use lease::{LeaseHistory, LeaseState};
 pub use objects::Objects;

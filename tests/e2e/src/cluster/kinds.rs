@@ -31,8 +31,14 @@ pub const SERVICE: Kind = within("", "v1", "Service", "services");
 pub const TEMPLATE_CONFIG: Kind = within("haptic.rs", "v1alpha1", "HAProxyTemplateConfig", "haproxytemplateconfigs");
 pub const TEMPLATE_LIBRARY: Kind =
     within("haptic.rs", "v1alpha1", "HAProxyTemplateLibrary", "haproxytemplatelibraries");
+pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = everywhere(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
 
-const ALL: [Kind; 20] = [
+const ALL: [Kind; 21] = [
     CLUSTER_ROLE,
     everywhere("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
     CONFIG_MAP,
@@ -53,6 +59,7 @@ const ALL: [Kind; 20] = [
     within("", "v1", "ServiceAccount", "serviceaccounts"),
     TEMPLATE_CONFIG,
     TEMPLATE_LIBRARY,
+    VALIDATING_WEBHOOK_CONFIGURATION,
 ];
 
 const fn within(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {

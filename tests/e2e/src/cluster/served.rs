@@ -28,6 +28,9 @@ pub const HOSTS: [(&str, &str); 2] = [("shop.localhost", "web-"), ("api.shop.loc
 pub const LEASE_DURATION: u64 = 6;
 pub const RETRY_PERIOD: u64 = 1;
 
+/// Where the example has its objects of haptic's own kinds.
+const CONFIGURATION: [&str; 3] = ["common/libraries", "common/plugins.yaml", "cluster/config.yaml"];
+
 pub struct Served {
     pub room: Room,
     pub credentials: Credentials,
@@ -46,14 +49,34 @@ impl Served {
     /// Applies everything and waits until all of it is ready.
     pub async fn start(name: &str, change: Change<'_>) -> Result<Self> {
         let served = Self::apply(name, change).await?;
-        served.room.ready_pods(HAPTIC, 2).await?;
-        served.room.ready_pods(HAPROXY, 2).await?;
+        served.ready().await?;
         Ok(served)
     }
 
     /// Applies everything, the controllers last.
     pub async fn apply(name: &str, change: Change<'_>) -> Result<Self> {
+        let served = Self::prepare(name).await?;
+        served.finish(change).await?;
+        Ok(served)
+    }
+
+    /// Namespaces and credentials, for who has something of his own to apply before the rest.
+    pub async fn prepare(name: &str) -> Result<Self> {
         let room = Room::open(name).await?;
+        room.apply(&room.example("cluster/namespaces.yaml")?).await?;
+        let credentials = room.issue_credentials().await?;
+        let certificate = Certificate::issue(HOSTS[0].0)?;
+        let mut configuration = Vec::new();
+        for part in CONFIGURATION {
+            // Permissions are those of the example: what a test adds, it permits itself, or not.
+            configuration.extend(room.example(part)?);
+        }
+        Ok(Self { room, credentials, certificate, configuration })
+    }
+
+    /// What [`Self::prepare`] left, the controllers last.
+    pub async fn finish(&self, change: Change<'_>) -> Result<()> {
+        let room = &self.room;
         let example = |path: &str| -> Result<Vec<Value>> {
             let mut objects = room.example(path)?;
             for object in &mut objects {
@@ -68,20 +91,14 @@ impl Served {
             }
             Ok(objects)
         };
-        room.apply(&example("cluster/namespaces.yaml")?).await?;
-        let credentials = room.issue_credentials().await?;
-        let certificate = Certificate::issue(HOSTS[0].0)?;
-        room.apply_text(&certificate.manifest("shop-tls")).await?;
+        room.apply_text(&self.certificate.manifest("shop-tls")).await?;
         for (name, host) in [("api-tls", HOSTS[1].0), ("default-tls", "default.shop.localhost")] {
             room.apply_text(&Certificate::issue(host)?.manifest(name)).await?;
         }
-        let mut configuration = Vec::new();
-        for part in ["common/libraries", "common/plugins.yaml", "cluster/config.yaml"] {
-            // Permissions are those of the example: what a test adds, it permits itself, or not.
-            configuration.extend(room.example(part)?);
+        for part in CONFIGURATION {
             room.apply(&example(part)?).await?;
         }
-        permit(&room, &configuration).await?;
+        permit(room, &self.configuration).await?;
         for part in [
             "common/services.yaml",
             "common/ingresses.yaml",
@@ -91,7 +108,14 @@ impl Served {
         ] {
             room.apply(&example(part)?).await.with_context(|| format!("apply {part}"))?;
         }
-        Ok(Self { room, credentials, certificate, configuration })
+        Ok(())
+    }
+
+    /// Both controllers and both HAProxies are.
+    pub async fn ready(&self) -> Result<()> {
+        self.room.ready_pods(HAPTIC, 2).await?;
+        self.room.ready_pods(HAPROXY, 2).await?;
+        Ok(())
     }
 
     pub fn targets() -> [Target; 2] {

@@ -15,3 +15,4 @@ mod scale;
 mod serving;
 mod status_page;
 mod versions;
+mod webhook;
