@@ -2,11 +2,13 @@
 
 use std::{
     fmt,
+    str::FromStr,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use haptic_model::ports::Now;
+use thiserror::Error;
 
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
@@ -14,6 +16,11 @@ pub struct WallClock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 /// UTC, to the second, as RFC 3339 writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
+
+/// The text is no moment.
+#[derive(Debug, Error)]
+#[error("`{0}` is no moment: write it in UTC, such as `2026-12-31T23:59:59Z`")]
+pub struct InvalidTimestamp(String);
 
 /// When something is due; `None` = never.
 pub(crate) async fn until(due: Option<tokio::time::Instant>) {
@@ -70,6 +77,32 @@ impl fmt::Display for Timestamp {
     }
 }
 
+impl FromStr for Timestamp {
+    type Err = InvalidTimestamp;
+
+    /// Exactly what is written, and no other form of RFC 3339.
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        let number = |range: std::ops::Range<usize>| -> Option<u64> {
+            let digits = text.get(range).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+            digits.parse().ok()
+        };
+        let read = || {
+            let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+            let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+            // Days since 1 March of the year in which the leap day of the era's cycle is the last.
+            let (shifted_year, from_march) =
+                if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+            let of_era = shifted_year % 400;
+            let day_of_year = (153 * from_march + 2) / 5 + day.checked_sub(1)?;
+            let days = shifted_year / 400 * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
+            let time = Self((days.checked_sub(719_468)? * 24 + hour) * 3600 + minute * 60 + second);
+            // What does not read back the same is no such moment, a 30 February or a fraction.
+            (time.to_string() == text).then_some(time)
+        };
+        read().ok_or_else(|| InvalidTimestamp(text.to_owned()))
+    }
+}
+
 impl serde::Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -106,6 +139,15 @@ mod tests {
         ];
         for (seconds, expected) in cases {
             assert_eq!(Timestamp(seconds).to_string(), expected);
+            assert_eq!(expected.parse::<Timestamp>().unwrap(), Timestamp(seconds));
+        }
+    }
+
+    #[test]
+    fn reads_nothing_but_what_it_writes() {
+        for text in ["", "2026-02-30T00:00:00Z", "2026-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "2026-1-1T0:0:0Z"]
+        {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }
     }
 }

@@ -53,9 +53,14 @@ impl Jitter {
         })
     }
 
+    /// The next number.
+    pub fn draw(&self) -> f64 {
+        (self.0)().clamp(0.0, 1.0)
+    }
+
     /// This part of a duration and a random share of the rest.
     pub(crate) fn at_least(&self, part: f64, whole: Duration) -> Duration {
-        whole.mul_f64(part + (1.0 - part) * (self.0)().clamp(0.0, 1.0))
+        whole.mul_f64(part + (1.0 - part) * self.draw())
     }
 }
 

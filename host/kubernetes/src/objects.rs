@@ -115,6 +115,22 @@ impl Objects {
         self.send(Method::PATCH, query.as_str(), "application/apply-patch+yaml", object).await
     }
 
+    /// Makes the object what is given, whole; with `metadata.resourceVersion` in it, it is a conflict if the object has
+    /// another one.
+    pub async fn replace(&self, name: &str, object: &Value) -> Result<Value, Trouble> {
+        let mut query = Query::new(self.object(name));
+        query.add("fieldManager", FIELD_MANAGER);
+        self.send(Method::PUT, query.as_str(), JSON, object).await
+    }
+
+    /// As [`Self::merge`], but of a list whose elements have names only those change that the patch names. For kinds of
+    /// Kubernetes itself: those of custom resources know no such lists.
+    pub async fn merge_elements(&self, name: &str, patch: &Value) -> Result<Value, Trouble> {
+        let mut query = Query::new(self.object(name));
+        query.add("fieldManager", FIELD_MANAGER);
+        self.send(Method::PATCH, query.as_str(), "application/strategic-merge-patch+json", patch).await
+    }
+
     /// Changes what the patch names; `null` removes, lists are replaced. With `metadata.uid` or
     /// `metadata.resourceVersion` in the patch it is a conflict if the object has another one.
     pub async fn merge(&self, name: &str, patch: &Value) -> Result<Value, Trouble> {

@@ -53,6 +53,43 @@ async fn an_object_is_made_once_and_a_merge_fails_on_another_state() -> Result<(
 }
 
 #[tokio::test]
+async fn an_object_is_replaced_whole_and_only_in_the_state_that_was_read() -> Result<()> {
+    let room = Room::new().await?;
+    let objects = config_maps(&room);
+    let mut made = objects.create(&config_map("a", &json!({ "one": "1" }))).await?;
+    made["data"] = json!({ "two": "2" });
+    let replaced = objects.replace("a", &made).await?;
+    assert_eq!((&replaced["data"], &replaced["metadata"]["labels"]), (&json!({ "two": "2" }), &json!({ "set": "x" })));
+    assert!(objects.replace("a", &made).await.is_err_and(|trouble| trouble.is_conflict()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_element_of_a_list_is_changed_and_the_others_stay() -> Result<()> {
+    let room = Room::new().await?;
+    let configurations =
+        Objects::in_cluster(&room.api(), "admissionregistration.k8s.io/v1", "validatingwebhookconfigurations");
+    let webhook = |name: &str| {
+        json!({
+            "name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": { "service": { "namespace": room.namespace, "name": "haptic", "path": "/validate" } },
+        })
+    };
+    let name = format!("{}-elements", room.namespace);
+    let webhooks = [webhook("a.haptic.rs"), webhook("b.haptic.rs")];
+    let made = configurations.create(&json!({ "metadata": { "name": name }, "webhooks": webhooks })).await?;
+    let changed = json!([{ "name": "b.haptic.rs", "clientConfig": { "service": { "path": "/other" } } }]);
+    let version = &made["metadata"]["resourceVersion"];
+    let patch = json!({ "metadata": { "resourceVersion": version }, "webhooks": changed });
+    let merged = configurations.merge_elements(&name, &patch).await?;
+    assert_eq!(merged["webhooks"][0], made["webhooks"][0]);
+    let service = &merged["webhooks"][1]["clientConfig"]["service"];
+    assert_eq!((&service["path"], &service["name"]), (&json!("/other"), &json!("haptic")));
+    assert!(configurations.merge_elements(&name, &patch).await.is_err_and(|trouble| trouble.is_conflict()));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_status_is_written_apart_from_the_rest() -> Result<()> {
     let room = Room::new().await?;
     let ingresses = Objects::in_namespace(&room.api(), "networking.k8s.io/v1", "ingresses", &room.namespace);
