@@ -109,6 +109,33 @@ impl ServerCertificates {
         Ok(Self { files, client_name, state: Mutex::new(state) })
     }
 
+    /// Waits until the files are there and fit together; `None` = it was told to stop before.
+    pub async fn await_files(files: TlsFiles, client_name: PeerName, shutdown: &CancellationToken) -> Option<Self> {
+        let (changed, mut changes) = mpsc::channel(1);
+        let _watcher = files.watch(changed);
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut watched = true;
+        let mut said = String::new();
+        loop {
+            match Self::load(files.clone(), client_name.clone()) {
+                Ok(certificates) => return Some(certificates),
+                Err(error) => {
+                    let why = with_causes(&error);
+                    if why != said {
+                        warn!(error = %why, "waiting for the certificate; until it comes no controller is answered");
+                        said = why;
+                    }
+                }
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return None,
+                change = changes.recv(), if watched => watched = change.is_some(),
+                _ = looks.tick() => {}
+            }
+        }
+    }
+
     /// When the present certificate ends.
     pub fn not_after(&self) -> NotAfter {
         self.state.lock().not_after
@@ -151,6 +178,18 @@ impl ServerCertificates {
         };
         state.watch_the_end();
         refreshed
+    }
+}
+
+// === impl TlsFilesError ===
+
+impl TlsFilesError {
+    /// The folder is there and the file is not, or is empty: so is a mounted Secret that is still to be filled.
+    pub fn is_not_yet(&self) -> bool {
+        match self {
+            Self::Read { path, source } => source.kind() == io::ErrorKind::NotFound && folder(path).is_dir(),
+            Self::Content { path, .. } => std::fs::metadata(path).is_ok_and(|file| file.len() == 0),
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Doors {
 /// What stands between the network and the API.
 enum Guard {
     Tls(Box<ServerCertificates>),
+    /// As soon as the files are there.
+    TlsLater(TlsFiles, PeerName),
     Loopback,
 }
 
@@ -72,10 +74,12 @@ impl DoorOptions {
             (Some(_), true) => {
                 bail!("--insecure-loopback and the certificate files exclude each other; leave one of them out")
             }
-            (Some(files), false) => {
-                let certificates = ServerCertificates::load(files, self.client_name.clone());
-                Ok(Guard::Tls(Box::new(certificates.context("reading the agent's certificate")?)))
-            }
+            (Some(files), false) => match ServerCertificates::load(files.clone(), self.client_name.clone()) {
+                Ok(certificates) => Ok(Guard::Tls(Box::new(certificates))),
+                // A pod may be there before what issues its certificate. HAProxy starts, and is not ready.
+                Err(error) if error.is_not_yet() => Ok(Guard::TlsLater(files, self.client_name.clone())),
+                Err(error) => Err(error).context("reading the agent's certificate"),
+            },
             (None, true) if address.ip().is_loopback() => Ok(Guard::Loopback),
             (None, true) => bail!(
                 "--insecure-loopback serves loopback addresses only, and {address} is none; \
@@ -119,6 +123,11 @@ impl Doors {
             api.spawn(async move {
                 match guard {
                     Guard::Tls(certificates) => agent.serve_tls(listener, &certificates, stop).await,
+                    Guard::TlsLater(files, client_name) => {
+                        if let Some(certificates) = ServerCertificates::await_files(files, client_name, &stop).await {
+                            agent.serve_tls(listener, &certificates, stop).await;
+                        }
+                    }
                     Guard::Loopback => agent.serve_loopback(listener, stop).await?,
                 }
                 Ok(())

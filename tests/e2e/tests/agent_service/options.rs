@@ -48,8 +48,8 @@ fn nothing_is_served_to_the_network_without_tls() -> Result<()> {
             "ca.crt is not usable",
         ),
         (
-            vec!["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere", "--tls-key", &key, "--client-ca", &ca],
-            "could not read /nowhere",
+            vec!["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere/tls.crt", "--tls-key", &key, "--client-ca", &ca],
+            "could not read /nowhere/tls.crt",
         ),
     ];
     for (options, words) in cases {

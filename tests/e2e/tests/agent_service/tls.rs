@@ -1,9 +1,9 @@
 //! State and applies of a real HAProxy over TLS, and what the probes say meanwhile.
 
-use std::sync::Arc;
+use std::{process::Command, sync::Arc};
 
 use anyhow::{Result, ensure};
-use haptic_e2e::{Authority, Echo, Subject, eventually, get};
+use haptic_e2e::{Authority, Echo, Subject, binary, eventually, get};
 use haptic_model::Mode;
 use haptic_wire::{
     AgentClient, ApplyError, ClientError, ConflictReason, HandshakeError,
@@ -113,5 +113,25 @@ async fn a_new_ca_is_taken_without_a_restart_and_the_old_one_is_dropped() -> Res
     .await;
     AgentClient::tls(pod.api(), identity).state(false).await?;
     ensure!(pod.pid() == before, "it is the same process");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_there_before_its_certificate_waits_for_it() -> Result<()> {
+    let mut pod = Pod::prepare()?;
+    let (data, later) = (pod.volume.path("..data"), pod.volume.path("..later"));
+    std::fs::rename(&data, &later)?;
+    let mut command = Command::new(binary());
+    command.args(pod.arguments(&pod.haproxy.path.clone()));
+    pod.run(command)?;
+    let alive = eventually("an answer of /healthz", async || pod.probe("/healthz").await.ok()).await;
+    ensure!(alive.status == 200, "{alive:?}");
+    ensure!(pod.probe("/readyz").await?.status == 503, "nothing was applied");
+    let log = eventually("the log to say what it waits for", async || {
+        std::fs::read_to_string(pod.path("agent.log")).ok().filter(|log| log.contains("waiting for the certificate"))
+    });
+    ensure!(log.await.contains("tls.crt"), "the file is named");
+    std::fs::rename(&later, &data)?;
+    pod.until_alive().await;
     Ok(())
 }
