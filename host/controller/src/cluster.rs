@@ -9,6 +9,7 @@
 //! ```
 
 mod accepted;
+pub mod certificates;
 mod condition;
 mod config_change;
 mod config_watch;
@@ -69,6 +70,10 @@ use crate::{
     plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
 };
 
+pub use certificates::{
+    CertificateKeeper, CertificateMetrics, CertificateNames, CertificateSettings, CertificateSettingsError, Keys,
+    Lifetimes, WebhookCertificate,
+};
 pub use config_watch::ConfigName;
 pub use credentials::{AgentCredentials, CredentialsChange};
 pub use discovery::{Discovery, DiscoveryError, DiscoveryMetrics, DiscoverySettings, Fleet, RejectedPod, Round};
@@ -103,6 +108,8 @@ pub struct ClusterOptions {
     pub haproxy: (u16, u16),
     /// Where the agents of HAProxy pods listen. Default of the command line: 5555.
     pub agent_port: u16,
+    /// `None` = certificates are somebody else's work.
+    pub certificates: Option<CertificateSettings>,
     pub plugin_host: Arc<PluginHost>,
     /// Plugin modules that come with the binary, by the name that manifests use.
     pub builtin_plugins: BTreeMap<String, Bytes>,
@@ -126,6 +133,8 @@ pub enum ClusterError {
     ConfigWatch(#[from] SourceEnded),
     #[error("the configuration cannot be watched: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     ConfigName(Vec<Finding>),
+    #[error("certificates cannot be kept: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    CertificateNames(Vec<Finding>),
     #[error("a task of the process stopped unexpectedly")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -161,6 +170,8 @@ struct Shared {
 /// # Errors
 /// When the process itself cannot go on.
 pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> Result<(), ClusterError> {
+    let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
+    let keeper = certificate_keeper(&options, registry, &standing)?;
     let (metrics, discovery_metrics) = {
         let mut registry = registry.write();
         registry.register_collector(Box::new(options.plugin_host.metrics()));
@@ -182,6 +193,15 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
     // Ends with the run, after the iterations.
     let background = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
+    if let Some(keeper) = keeper {
+        let ends = background.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = ends.cancelled() => Ok(()),
+                ended = keeper.run() => ended.map(|never| match never {}),
+            }
+        });
+    }
     let ends = background.clone();
     tasks.spawn(async move {
         tokio::select! {
@@ -197,7 +217,6 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         }
         Ok(())
     });
-    let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
     options.debugged.overview().begin(ProcessFacts {
         identity: options.identity.clone(),
         clock: options.clock.clone(),
@@ -252,6 +271,25 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
     background.cancel();
     while tasks.join_next().await.is_some() {}
     outcome
+}
+
+/// Lives as long as the process: without what it issues no configuration may be loadable.
+fn certificate_keeper(
+    options: &ClusterOptions,
+    registry: &SharedRegistry,
+    standing: &Arc<watch::Sender<Arc<ConfigStanding>>>,
+) -> Result<Option<CertificateKeeper>, ClusterError> {
+    let Some(settings) = options.certificates.clone() else { return Ok(None) };
+    let keeper = CertificateKeeper::start(
+        options.api.clone(),
+        settings,
+        options.clock.clone(),
+        Keys::random(),
+        Jitter::random(),
+        CertificateMetrics::register(&mut registry.write()),
+        standing.clone(),
+    );
+    keeper.map(Some).map_err(ClusterError::CertificateNames)
 }
 
 /// The loop: what serves, and what is to take its place.

@@ -3,6 +3,7 @@
 
 mod agent;
 mod builtin;
+mod certificates;
 mod cli;
 mod crds;
 mod demo_secret;

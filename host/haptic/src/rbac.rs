@@ -10,7 +10,7 @@ use haptic_controller::{
 use haptic_model::Severity;
 use haptic_store::DirectorySource;
 
-use crate::{cli, exit, offline};
+use crate::{certificates::CertificateOptions, cli, exit, offline};
 
 #[derive(Args, Debug)]
 pub(crate) struct RbacOptions {
@@ -25,6 +25,8 @@ pub(crate) struct RbacOptions {
     /// Name of the Role; those in other namespaces and of the cluster get the namespace behind it
     #[arg(long, value_name = "NAME", default_value = "haptic")]
     name: String,
+    #[command(flatten)]
+    certificates: CertificateOptions,
 }
 
 /// The configuration with its libraries and plugins.
@@ -44,7 +46,12 @@ pub(crate) struct ConfigManifests {
 impl RbacOptions {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(objects) = self.manifests.read()? else { return Ok(ExitCode::from(exit::REFUSED)) };
-        let names = AccessNames { namespace: self.namespace, service_account: self.service_account, name: self.name };
+        let names = AccessNames {
+            namespace: self.namespace,
+            service_account: self.service_account,
+            name: self.name,
+            certificates: self.certificates.names()?,
+        };
         match Access::of(&objects, names) {
             Ok(access) => {
                 cli::print(&access.yaml());

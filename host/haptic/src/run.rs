@@ -1,6 +1,7 @@
 //! `haptic run`: the controller, in a cluster or over directories.
 
 mod cluster;
+mod lifetimes;
 mod standalone;
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::{
@@ -69,6 +70,9 @@ impl RunOptions {
             Some(_) => {
                 let debug = self.debug_listen.unwrap_or(DEBUG_LISTEN);
                 Box::pin(self.cluster.run(&self.haproxy, debug, &state, stop)).await
+            }
+            None if self.cluster.issues_certificates() => {
+                bail!("--issue-certificates is for a controller in a cluster; name its configuration with --config")
             }
             None => self.standalone.run(self.haproxy, self.debug_listen, &state, stop).await,
         }

@@ -48,6 +48,14 @@ pub async fn get_as(address: SocketAddr, identity: &Issued, path: &str) -> Resul
     tokio::task::spawn_blocking(exchange).await.context("run a request")?.map(|(answer, _)| answer)
 }
 
+/// The leaf certificate that a server proves to own to somebody who may ask.
+pub async fn leaf_for(address: SocketAddr, identity: &Issued) -> Result<CertificateDer<'static>> {
+    let name = ServerName::from(address.ip());
+    let (identity, text) = (identity.clone(), request_text("localhost", "/v1/state", Persistence::Close));
+    let exchange = move || exchange(address, name, false, Some(&identity), &text);
+    tokio::task::spawn_blocking(exchange).await.context("run a request")?.map(|(_, leaf)| leaf)
+}
+
 fn exchange(
     address: SocketAddr,
     name: ServerName<'static>,

@@ -287,7 +287,8 @@ fn credentials_of(config: &RawObject) -> Option<RawKey> {
     Some(RawKey { group: "".into(), kind: "Secret".into(), namespace: namespace.into(), name: name.into() })
 }
 
-fn watched(
+/// One object of a kind, or all in the namespace.
+pub(crate) fn watched(
     name: &str,
     version: &str,
     resources: &str,

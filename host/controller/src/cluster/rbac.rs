@@ -16,7 +16,7 @@ use haptic_model::{Finding, FindingCode};
 use haptic_store::{FieldSelector, RawObject, WatchedResource};
 use serde_json::Value;
 
-use crate::config::ConfigObjects;
+use crate::{cluster::certificates::CertificateNames, config::ConfigObjects};
 
 use grants::{Grants, Scope, Verbs};
 
@@ -30,6 +30,8 @@ pub struct AccessNames {
     /// Of the Role and its binding. Those in other namespaces and of the cluster have the namespace behind it, so that
     /// two controllers never share one. Default of the command line: `haptic`.
     pub name: String,
+    /// `None` = the controller issues no certificates.
+    pub certificates: Option<CertificateNames>,
 }
 
 /// Everything that must be allowed, and for whom.
@@ -83,6 +85,9 @@ impl Access {
         if let Some(secret) = &spec.credentials_secret_ref {
             let scope = secret.namespace.clone().map_or_else(|| own.clone(), Scope::Namespace);
             grants.named(&scope, "", "secrets", Verbs::READ, &secret.name);
+        }
+        if let Some(certificates) = &names.certificates {
+            keep(&mut grants, &own, certificates);
         }
         grants.all(&own, "", "pods", Verbs::READ);
         lease(&mut grants, &own, &spec.controller.leader_election);
@@ -153,6 +158,17 @@ fn attached<'a>(grants: &mut Grants, own: &Scope, plugins: impl IntoIterator<Ite
         if let Some(name) = text("/spec/module/configMap/name") {
             grants.named(own, "", "configmaps", Verbs::READ, name);
         }
+    }
+}
+
+/// Secrets that are filled and renewed, and who is told to trust what is in them. None of them is made.
+fn keep(grants: &mut Grants, own: &Scope, names: &CertificateNames) {
+    for secret in names.secrets() {
+        grants.named(own, "", "secrets", Verbs::HOLD, secret);
+    }
+    if let Some(configuration) = names.configuration() {
+        let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+        grants.named(&Scope::Cluster, group, resource, Verbs::CORRECT, configuration);
     }
 }
 

@@ -23,6 +23,8 @@ pub struct ConfigStanding {
     pub refused: Option<Refused>,
     /// What is wrong with the credentials for agents, while those before go on.
     pub credentials: Arc<[Finding]>,
+    /// What keeps the controller from issuing certificates, if it is to do that.
+    pub certificates: Arc<[Finding]>,
 }
 
 /// What passed the load gate and serves.

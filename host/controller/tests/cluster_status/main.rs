@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod certificates;
 #[path = "../../../kubernetes/tests/api/cluster.rs"]
 #[allow(dead_code, reason = "the harness of the API tests has more than is needed here")]
 mod cluster;

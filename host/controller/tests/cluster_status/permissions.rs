@@ -9,7 +9,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scene::{Scene, eventually};
+use crate::{
+    cluster::Room,
+    scene::{Scene, eventually},
+};
 
 /// The rules of the table.
 fn rules() -> Result<Vec<Value>> {
@@ -32,8 +35,7 @@ fn rules() -> Result<Vec<Value>> {
 /// The API as an account of this namespace that may do this and nothing else.
 ///
 /// The folder holds its token, which is read again every minute.
-async fn account(scene: &Scene, rules: Vec<Value>) -> Result<(Api, TempDir)> {
-    let room = &scene.room;
+pub(crate) async fn account(room: &Room, rules: Vec<Value>) -> Result<(Api, TempDir)> {
     let rbac = |resources| room.path("apis/rbac.authorization.k8s.io/v1", resources);
     let named = json!({ "metadata": { "name": "haptic" } });
     let accounts = room.path("api/v1", "serviceaccounts");
@@ -77,7 +79,7 @@ async fn the_documented_permissions_are_enough() -> Result<()> {
     let web = scene.ingress("web", "web.example").await?;
     let mut broken = scene.ingress("broken", "broken.example").await?;
     broken["spec"]["rules"] = json!([]);
-    let (api, _token) = account(&scene, rules()?).await?;
+    let (api, _token) = account(&scene.room, rules()?).await?;
     scene.api = api;
     let term = scene.lead(&["a"]);
     let first = scene.render(1, &[web.clone(), broken.clone()]);

@@ -105,6 +105,7 @@ impl Scene {
             serving: Some(Served { generation: 1, warnings: Arc::new([]) }),
             refused: None,
             credentials: Arc::default(),
+            certificates: Arc::default(),
         };
         let mut settings = PublisherSettings::new(&core.reporting, Jitter::random());
         settings.pace = Duration::from_millis(20);

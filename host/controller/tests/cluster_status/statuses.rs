@@ -25,6 +25,7 @@ fn refused(scene: &Scene, generation: i64) -> Arc<ConfigStanding> {
         serving: Some(Served { generation: 1, warnings: Arc::new([]) }),
         refused: Some(Refused { generation, findings: Arc::new([finding]) }),
         credentials: Arc::default(),
+        certificates: Arc::default(),
     })
 }
 

@@ -28,7 +28,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     builtin,
+    certificates::CertificateOptions,
     offline::{self, HaproxyChoice},
+    run::lifetimes::LifetimeArgs,
 };
 
 /// How long making a connection to the API server may take.
@@ -63,6 +65,10 @@ pub(super) struct ClusterArgs {
     /// Folder with tls.crt and tls.key of the webhook, such as a mounted Secret; may be filled and change at any time
     #[arg(long, requires = "webhook_listen", value_name = "DIR")]
     webhook_tls: Option<PathBuf>,
+    #[command(flatten)]
+    certificates: CertificateOptions,
+    #[command(flatten)]
+    lifetimes: LifetimeArgs,
 }
 
 // === impl ClusterArgs ===
@@ -78,6 +84,8 @@ impl ClusterArgs {
         let config = self.config.as_deref().context("--config is missing")?;
         let namespace = self.namespace.clone().or_else(|| env::var("POD_NAMESPACE").ok());
         let namespace = namespace.context("which namespace? give --namespace, or set POD_NAMESPACE in the pod")?;
+        let access = self.access()?;
+        let certificates = self.certificates.settings(&namespace, self.lifetimes.get()?)?;
         let identity = identity()?;
         let binaries = checkers_of(haproxy)?;
         let mut checkers = Vec::new();
@@ -86,7 +94,7 @@ impl ClusterArgs {
             checkers.push(offline::checker(&binary.path)?);
         }
         let newest = binaries.last().context("no HAProxy is there")?.minor;
-        let client = connect(&self.access()?, CONNECT).await.context("connecting to the API server")?;
+        let client = connect(&access, CONNECT).await.context("connecting to the API server")?;
         let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
         let (health, debugged, history) = (Health::default(), Debugged::default(), History::default());
         let registry = SharedRegistry::default();
@@ -124,6 +132,7 @@ impl ClusterArgs {
             checkers,
             haproxy: (newest.major, newest.minor),
             agent_port: self.agent_port,
+            certificates,
             plugin_host: Arc::new(host),
             builtin_plugins: builtin::modules()
                 .into_iter()
@@ -143,6 +152,10 @@ impl ClusterArgs {
         outcome?;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)
+    }
+
+    pub(super) fn issues_certificates(&self) -> bool {
+        self.certificates.is_wanted()
     }
 
     fn access(&self) -> anyhow::Result<Access> {

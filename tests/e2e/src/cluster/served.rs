@@ -166,6 +166,11 @@ impl Served {
         permit(&self.room, &all).await
     }
 
+    /// Lets the controllers do what `haptic rbac` says for these options besides.
+    pub async fn permit_for(&self, options: &[String]) -> Result<()> {
+        allow(&self.room, &self.configuration, options).await
+    }
+
     /// Waits until the configuration of this generation was judged, and returns status, reason and message.
     pub async fn judged(&self, generation: i64) -> Result<String> {
         let what = format!("the verdict about generation {generation} of the configuration");
@@ -214,13 +219,17 @@ impl Served {
 
 /// Applies what `haptic rbac` says that a controller of these objects needs.
 async fn permit(room: &Room, configuration: &[Value]) -> Result<()> {
+    allow(room, configuration, &[]).await
+}
+
+async fn allow(room: &Room, configuration: &[Value], options: &[String]) -> Result<()> {
     let folder = tempfile::tempdir().context("make a folder")?;
     for (number, object) in configuration.iter().enumerate() {
         // JSON is YAML.
         fs::write(folder.path().join(format!("{number}.yaml")), object.to_string()).context("write a manifest")?;
     }
     let mut command = Command::new(binary());
-    command.args(["rbac", "--namespace", room.system(), "--config-dir"]).arg(folder.path());
+    command.args(["rbac", "--namespace", room.system(), "--config-dir"]).arg(folder.path()).args(options);
     let output = command.output().context("run haptic rbac")?;
     ensure!(output.status.success(), "haptic rbac: {}", String::from_utf8_lossy(&output.stderr));
     for document in serde_norway::Deserializer::from_slice(&output.stdout) {

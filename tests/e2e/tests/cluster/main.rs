@@ -4,6 +4,7 @@
 
 mod agent;
 mod bad_input;
+mod certificates;
 mod changes;
 mod example;
 mod leader;

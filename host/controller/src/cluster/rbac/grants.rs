@@ -47,6 +47,7 @@ impl Verbs {
     pub(super) const UPDATE: Self = Self(&["update"]);
     pub(super) const STATUS: Self = Self(&["get", "patch", "update"]);
     pub(super) const REPORT: Self = Self(&["create", "patch"]);
+    pub(super) const CORRECT: Self = Self(&["get", "patch"]);
     pub(super) const HOLD: Self = Self(&["get", "list", "update", "watch"]);
     pub(super) const OWN: Self = Self(&["create", "delete", "get", "list", "patch", "update", "watch"]);
 }

@@ -5,10 +5,11 @@ use std::{env, fs, path::Path};
 use serde_json::json;
 
 use super::*;
-use crate::testing::raw;
+use crate::{cluster::certificates::WebhookCertificate, testing::raw};
 
 fn names() -> AccessNames {
-    AccessNames { namespace: None, service_account: "haptic".to_owned(), name: "haptic".to_owned() }
+    let name = || "haptic".to_owned();
+    AccessNames { namespace: None, service_account: name(), name: name(), certificates: None }
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> std::sync::Arc<RawObject> {
@@ -98,6 +99,7 @@ fn a_large_configuration_needs_what_it_names() {
         namespace: Some("haptic-system".to_owned()),
         service_account: "controller".to_owned(),
         name: "edge".to_owned(),
+        certificates: None,
     };
     compare("large.yaml", &access([config, library, pulled, mounted], names).yaml());
 }
@@ -122,6 +124,39 @@ fn secrets_are_allowed_by_name_only() {
     assert!(!allows(&access, Some("edge"), "delete", ":pods", "haproxy-0"));
     assert!(!allows(&access, Some("edge"), "update", "coordination.k8s.io:leases", "other"));
     assert!(allows(&access, Some("edge"), "update", "coordination.k8s.io:leases", "haptic-leader"));
+}
+
+#[test]
+fn who_issues_certificates_may_write_exactly_their_secrets_and_one_webhook_configuration() {
+    let certificates = CertificateNames {
+        authority_secret: "haptic-authority".to_owned(),
+        agent_secret: "haptic-agent".to_owned(),
+        controller_secret: "haptic-controller".to_owned(),
+        webhook: Some(WebhookCertificate {
+            secret: "haptic-webhook".to_owned(),
+            service: "haptic".to_owned(),
+            configuration: Some("haptic".to_owned()),
+        }),
+    };
+    let spec = || config(json!({ "credentialsSecretRef": { "name": "haptic-controller" } }));
+    let access = access([spec()], AccessNames { certificates: Some(certificates), ..names() });
+    compare("certificates.yaml", &access.yaml());
+    let secrets = ["haptic-authority", "haptic-agent", "haptic-controller", "haptic-webhook"];
+    for secret in secrets {
+        for verb in ["get", "list", "watch", "update"] {
+            assert!(allows(&access, Some("edge"), verb, ":secrets", secret), "{verb} {secret}");
+        }
+        for verb in ["create", "delete", "patch"] {
+            assert!(!allows(&access, Some("edge"), verb, ":secrets", secret), "{verb} {secret}");
+        }
+    }
+    assert!(!allows(&access, Some("edge"), "update", ":secrets", "other"));
+    let webhooks = "admissionregistration.k8s.io:validatingwebhookconfigurations";
+    assert!(allows(&access, None, "patch", webhooks, "haptic") && allows(&access, None, "get", webhooks, "haptic"));
+    assert!(!allows(&access, None, "patch", webhooks, "other") && !allows(&access, None, "list", webhooks, "haptic"));
+    let without = self::access([spec()], names());
+    assert!(!allows(&without, Some("edge"), "update", ":secrets", "haptic-controller"));
+    assert!(!allows(&without, None, "patch", webhooks, "haptic"));
 }
 
 #[test]

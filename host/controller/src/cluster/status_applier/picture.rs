@@ -81,7 +81,7 @@ impl Picture {
             _ => &[],
         });
         let refused = self.standing.refused.iter().flat_map(|refused| refused.findings.iter());
-        let credentials = self.standing.credentials.iter();
+        let credentials = self.standing.credentials.iter().chain(self.standing.certificates.iter());
         self.manifests.all().chain(rendered).chain(failed).chain(refusal).chain(refused).chain(credentials)
     }
 
