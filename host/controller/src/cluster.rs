@@ -561,6 +561,7 @@ async fn tell_while_nothing_serves(shared: &Shared) -> Infallible {
             shared.gate.plugins.subscribe(),
             shared.own_writes.clone(),
             shared.clock.clone(),
+            Reporter::new(&shared.identity),
             WriteSettings::new(Jitter::random()),
         );
         tokio::select! {

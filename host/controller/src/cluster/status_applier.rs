@@ -181,23 +181,29 @@ impl ClusterStatusApplier {
 }
 
 /// Writes how the configuration and its plugins stand as long as nothing serves and nobody leads. Any replica may run
-/// it, several at a time: they write only what differs, and never over what is known of a newer generation. Ends never;
-/// dropping it ends the writing.
+/// it, several at a time: they write only what differs, and never over what is known of a newer generation. What keeps
+/// certificates from being issued is an Event already: without them nobody may ever lead. Ends never; dropping it ends
+/// the writing.
 pub async fn tell_of_standing(
     api: Api,
     mut standing: watch::Receiver<Arc<ConfigStanding>>,
     mut plugins: watch::Receiver<Arc<Vec<PluginState>>>,
     own_writes: OwnWrites,
     clock: WallClock,
+    reporter: Reporter,
     settings: WriteSettings,
 ) -> Infallible {
-    let picture = watch::Sender::new(Picture::default());
+    let (picture, certificates) = (watch::Sender::new(Picture::default()), watch::Sender::new(Picture::default()));
     let collector = async {
         let (mut standing_open, mut plugins_open) = (true, true);
         loop {
             picture.send_modify(|picture| {
                 picture.standing = standing.borrow_and_update().clone();
                 picture.plugins = plugins.borrow_and_update().clone();
+            });
+            let findings = standing.borrow().certificates.clone();
+            certificates.send_modify(|picture| {
+                picture.standing = Arc::new(ConfigStanding { certificates: findings, ..ConfigStanding::default() });
             });
             tokio::select! {
                 changed = standing.changed(), if standing_open => standing_open = changed.is_ok(),
@@ -207,10 +213,12 @@ pub async fn tell_of_standing(
         }
     };
     let config = ConfigPass::standing_only(api.clone(), own_writes.clone(), clock.clone());
+    let event = EventPass::new(api.clone(), clock.clone(), reporter);
     let plugin = PluginPass::new(api, None, own_writes, clock);
     tokio::select! {
         never = collector => never,
         never = follow(config, picture.subscribe(), settings.pace, settings.failures()) => never,
         never = follow(plugin, picture.subscribe(), settings.pace, settings.failures()) => never,
+        never = follow(event, certificates.subscribe(), settings.pace, settings.failures()) => never,
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use haptic_api::PluginReason;
 use haptic_controller::{
-    cluster::{ConfigStanding, Refused, Served, tell_of_standing},
+    cluster::{ConfigStanding, Refused, Reporter, Served, tell_of_standing},
     plugin_loader::{PluginFault, PluginState, Proof},
     pod::PodOutcome,
 };
-use haptic_model::{Finding, FindingCode};
+use haptic_model::{Finding, FindingCode, ObjectRef};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -136,6 +136,7 @@ async fn replicas_tell_together_how_a_configuration_stands_while_nobody_leads() 
                 watch::Sender::new(Arc::default()).subscribe(),
                 scene.own_writes.clone(),
                 scene.clock.clone(),
+                Reporter::new("haptic-0"),
                 Scene::write_settings(),
             ))
         })
@@ -152,6 +153,19 @@ async fn replicas_tell_together_how_a_configuration_stands_while_nobody_leads() 
         Ok((scene.config().await?["status"]["observedGeneration"] == 2).then_some(()))
     })
     .await?;
+    let missing = Finding::error(FindingCode::UnresolvedReference, "it is not there").about(Some(ObjectRef::new(
+        "Secret",
+        &scene.room.namespace,
+        "haptic-authority",
+    )));
+    standing.send_modify(|standing| Arc::make_mut(standing).certificates = Arc::new([missing]));
+    let events = eventually("an Event says what keeps certificates from being issued", || async {
+        let events = scene.list("apis/events.k8s.io/v1", "events").await?;
+        Ok((!events.is_empty()).then_some(events))
+    })
+    .await?;
+    assert_eq!(events.len(), 1, "all replicas say it in one: {events:?}");
+    assert_eq!(events[0]["regarding"]["name"], "haptic-authority");
     replicas.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(())
 }
@@ -184,6 +198,7 @@ async fn a_plugin_says_how_far_it_came_and_what_to_do() -> Result<()> {
         plugins.subscribe(),
         scene.own_writes.clone(),
         scene.clock.clone(),
+        Reporter::new("haptic-0"),
         Scene::write_settings(),
     ));
     let fetched = |status: &'static str, reason: &'static str, generation: i64| {

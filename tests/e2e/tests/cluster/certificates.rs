@@ -58,6 +58,11 @@ async fn start(name: &str, more: &[String]) -> Result<Served> {
     let served = Served::apply(name, &issuing).await?;
     served.permit_for(&names()).await?;
     served.room.scale("haptic", 2).await?;
+    eventually("an Event to say what is missing", async || {
+        let events = served.room.events("Secret", AUTHORITY).await.ok()?;
+        events.iter().any(|event| event.contains("it is not there")).then_some(())
+    })
+    .await;
     for name in SECRETS {
         let metadata = json!({ "name": name, "namespace": served.room.system() });
         served.room.objects.apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })).await?;
