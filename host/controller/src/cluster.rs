@@ -19,6 +19,7 @@ mod fault;
 mod follower;
 mod iteration;
 mod leader;
+mod metrics;
 mod objects;
 mod on_demand;
 pub mod own_writes;
@@ -58,6 +59,7 @@ use crate::{
         accepted::{AcceptedSnapshot, Loader, NotAccepted},
         config_watch::{ConfigPicture, ConfigPictures, ConfigWatch},
         iteration::{Iteration, StartError},
+        metrics::{ClusterMetrics, Reinitialized},
         reload_authority::Reload,
         writers::Writers,
     },
@@ -66,6 +68,7 @@ use crate::{
     metrics::Metrics,
     overview::ProcessFacts,
     plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
+    traces::Traces,
 };
 
 pub use config_watch::ConfigName;
@@ -110,6 +113,7 @@ pub struct ClusterOptions {
     pub debugged: Debugged,
     /// For tests only.
     pub fault: Option<HandOverFault>,
+    pub traces: Traces,
     /// Ends the run: the Lease is given up.
     pub stop: CancellationToken,
 }
@@ -136,7 +140,9 @@ struct Shared {
     clock: WallClock,
     history: History,
     metrics: Metrics,
+    cluster_metrics: ClusterMetrics,
     discovery_metrics: DiscoveryMetrics,
+    traces: Traces,
     health: Health,
     debugged: Debugged,
     pictures: ConfigPictures,
@@ -156,10 +162,13 @@ struct Shared {
 /// # Errors
 /// When the process itself cannot go on.
 pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> Result<(), ClusterError> {
-    let (metrics, discovery_metrics) = {
+    let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
+    let (metrics, cluster_metrics, discovery_metrics) = {
         let mut registry = registry.write();
         registry.register_collector(Box::new(options.plugin_host.metrics()));
-        (Metrics::register(&mut registry), DiscoveryMetrics::register(&mut registry))
+        let metrics = Metrics::register(&mut registry);
+        let of_cluster = ClusterMetrics::register(&mut registry, metrics.clone(), standing.subscribe());
+        (metrics, of_cluster, DiscoveryMetrics::register(&mut registry))
     };
     let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
@@ -209,7 +218,9 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         clock: options.clock,
         history: options.history,
         metrics,
+        cluster_metrics,
         discovery_metrics,
+        traces: options.traces,
         health: options.health,
         debugged: options.debugged,
         pictures,
@@ -301,8 +312,9 @@ impl Reinitialization {
             let Some(attempt) = self.next_attempt().await else { continue };
             match self.build(attempt).await {
                 Built::Made => self.hand_over().await,
-                Built::GivenUp => {}
+                Built::GivenUp => self.shared.cluster_metrics.reinitialized(Reinitialized::GivenUp),
                 Built::Failed(error) => {
+                    self.shared.cluster_metrics.reinitialized(Reinitialized::Failed);
                     self.failed(&error);
                     self.drop_successor().await;
                 }
@@ -408,12 +420,14 @@ impl Reinitialization {
         };
         if let Err(error) = successor.serve(led).await {
             tracing::error!(iteration = successor.number, "it failed after the hand-over: {}", Chain(&error));
+            self.shared.cluster_metrics.reinitialized(Reinitialized::Failed);
             // Nothing of the two leads any more: both begin anew.
             self.drop_successor().await;
             self.lost().await;
             return;
         }
         tracing::info!(iteration = successor.number, "serving");
+        self.shared.cluster_metrics.reinitialized(Reinitialized::Served);
         (self.failures, self.retry) = (0, None);
         self.pending.clear();
         let predecessor = std::mem::replace(&mut self.serving, self.successor.take());

@@ -29,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     builtin,
     offline::{self, HaproxyChoice},
+    process_metrics,
+    run::tracing_to,
 };
 
 /// How long making a connection to the API server may take.
@@ -67,6 +69,7 @@ impl ClusterArgs {
         haproxy: &[PathBuf],
         debug_listen: SocketAddr,
         state: &Path,
+        otlp_endpoint: Option<String>,
         stop: CancellationToken,
     ) -> anyhow::Result<ExitCode> {
         let config = self.config.as_deref().context("--config is missing")?;
@@ -84,6 +87,8 @@ impl ClusterArgs {
         let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
         let (health, debugged, history) = (Health::default(), Debugged::default(), History::default());
         let registry = SharedRegistry::default();
+        process_metrics::register(&mut registry.write());
+        let (traces, exporter) = tracing_to::traces(otlp_endpoint.as_deref(), &identity, &mut registry.write())?;
 
         // They answer before anything is loaded, and to the last.
         let probes = ProbeServer::bind(self.probe_listen, health.clone()).await?;
@@ -97,6 +102,10 @@ impl ClusterArgs {
         if let Some(address) = self.metrics_listen {
             let metrics = MetricsServer::bind(address, registry.clone()).await?;
             servers.spawn(metrics.run(ended.clone()));
+        }
+
+        if let Some(exporter) = exporter {
+            servers.spawn(exporter.run(ended.clone()));
         }
 
         let options = ClusterOptions {
@@ -117,6 +126,7 @@ impl ClusterArgs {
             health,
             debugged,
             fault: fault()?,
+            traces,
             stop,
         };
         let outcome = Box::pin(run_cluster(options, &registry)).await;
