@@ -1,10 +1,14 @@
 //! What a Prometheus reads: the text format, as OpenMetrics and as HAProxy writes it.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::Connection;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 
 /// One answer of `/metrics`, or several that are looked at together.
 #[derive(Clone, Debug, Default)]
@@ -28,27 +32,38 @@ pub struct Sample {
     pub value: f64,
 }
 
+/// For one answer.
+const BOUND: Duration = Duration::from_secs(10);
 const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 // === impl Scrape ===
 
 impl Scrape {
-    /// Asks `/metrics`, as HTTP/1.0 so that no answer comes in chunks.
+    /// Asks `/metrics`.
     pub async fn of(address: SocketAddr) -> Result<Self> {
-        let mut connection = Connection::open(address).await?;
-        let answer = connection.request("GET /metrics HTTP/1.0\r\nHost: metrics\r\n\r\n").await?;
-        ensure!(answer.status == 200, "{answer:?}");
-        Self::parse(&answer.body)
+        Self::parse(&Self::text(address).await?)
+    }
+
+    /// What `/metrics` answers.
+    pub async fn text(address: SocketAddr) -> Result<String> {
+        let fetched = timeout(BOUND, fetch(address)).await.with_context(|| format!("no metrics within {BOUND:?}"))?;
+        let text = fetched.with_context(|| format!("ask {address} for metrics"))?;
+        let (head, body) = text.split_once("\r\n\r\n").context("an answer has a head")?;
+        ensure!(head.contains(" 200 "), "{head}");
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        if chunked { whole(body) } else { Ok(body.to_owned()) }
     }
 
     pub fn parse(text: &str) -> Result<Self> {
+        // Only there counters are declared without the end of their names.
+        let open_metrics = text.ends_with("# EOF\n");
         let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
         let mut families: BTreeMap<String, Metric> = BTreeMap::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').with_context(|| format!("`{line}` names no type"))?;
                 kinds.insert(name, kind);
-                let name = if kind == "counter" && !name.ends_with("_total") {
+                let name = if kind == "counter" && open_metrics && !name.ends_with("_total") {
                     format!("{name}_total")
                 } else {
                     name.to_owned()
@@ -120,6 +135,29 @@ impl Sample {
 
     fn has(&self, labels: &[(&str, &str)]) -> bool {
         labels.iter().all(|(name, value)| self.labels.get(*name).is_some_and(|own| own == value))
+    }
+}
+
+/// One answer to the end of its connection. HAProxy writes it in chunks, which the client of the traffic does not take.
+async fn fetch(address: SocketAddr) -> Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
+}
+
+/// The chunks as one text.
+fn whole(mut body: &str) -> Result<String> {
+    let mut text = String::new();
+    loop {
+        let (size, rest) = body.split_once("\r\n").context("a chunk has a size")?;
+        let size = usize::from_str_radix(size.trim(), 16).context("a size is a number")?;
+        if size == 0 {
+            return Ok(text);
+        }
+        text.push_str(rest.get(..size).context("a chunk is whole")?);
+        body = rest.get(size + 2..).context("a chunk has an end")?;
     }
 }
 

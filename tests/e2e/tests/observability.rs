@@ -16,12 +16,12 @@ const PASSWORD: &str = "planted-password-7Qz";
 const PLANTED: &str = "apiVersion: v1
 kind: Secret
 metadata: {name: planted, namespace: shop}
-stringData: {password: planted-password-7Qz}
+data: {password: cGxhbnRlZC1wYXNzd29yZC03UXo=}
 ";
 const USERS: &str = r#"    sections/60-staff:
       template: |
         userlist staff
-          user admin insecure-password {{ resources.secrets.get_single("shop", "planted") | dig("stringData", "password") }}
+          user admin insecure-password {{ resources.secrets.get_single("shop", "planted") | dig("data", "password") | default("bm9uZQ==", true) | b64decode }}
 "#;
 
 #[test]

@@ -11,7 +11,10 @@ use std::{
 
 use promql_parser::{
     label::MatchOp,
-    parser::{Expr, LabelModifier, VectorSelector, parse},
+    parser::{
+        Expr, LabelModifier, VectorSelector, parse,
+        token::{T_LAND, T_LUNLESS},
+    },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -122,9 +125,11 @@ fn walk(expr: &Expr, wanted: &BTreeSet<String>, found: &mut BTreeSet<Selector>) 
         }
         Expr::Binary(binary) => {
             let matching = binary.modifier.as_ref().and_then(|modifier| modifier.matching.as_ref());
-            let wanted = with(wanted, matching);
-            walk(&binary.lhs, &wanted, found);
-            walk(&binary.rhs, &wanted, found);
+            // What `and` and `unless` let through is the left side alone.
+            let filters = matches!(binary.op.id(), T_LAND | T_LUNLESS);
+            let none = BTreeSet::new();
+            walk(&binary.lhs, &with(wanted, matching), found);
+            walk(&binary.rhs, &with(if filters { &none } else { wanted }, matching), found);
         }
         Expr::Unary(unary) => walk(&unary.expr, wanted, found),
         Expr::Paren(paren) => walk(&paren.expr, wanted, found),
