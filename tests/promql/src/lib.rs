@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use promql_parser::{
@@ -65,11 +65,6 @@ pub fn selectors(query: &Query) -> Result<BTreeSet<Selector>, String> {
     if found.is_empty() { Err(format!("{}: `{text}` names no metric", query.place)) } else { Ok(found) }
 }
 
-/// The root of the repository.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 fn of_dashboard(name: &str) -> Vec<Query> {
     let dashboard: Value = serde_json::from_str(&read(&format!("charts/haptic/dashboards/{name}"))).expect("JSON");
     let mut all = Vec::new();
@@ -104,8 +99,10 @@ fn of_alerts() -> Vec<Query> {
         .collect()
 }
 
+/// A file of the repository.
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("read {path}: {error}"))
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("read {path}: {error}"))
 }
 
 /// The words that stand between two marks.

@@ -203,3 +203,6 @@ impl Debug for ClusterMetrics {
         f.debug_struct("ClusterMetrics").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
