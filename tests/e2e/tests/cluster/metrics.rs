@@ -7,7 +7,10 @@ use anyhow::{Context as _, Result};
 use haptic_e2e::{
     Scrape,
     artifacts::{Documented, documented, queries},
-    cluster::served::{HAPROXY, HAPTIC, LEASE_NAME, Served},
+    cluster::{
+        INGRESS,
+        served::{HAPROXY, HAPTIC, LEASE_NAME, Served},
+    },
     eventually, exclusive, ingress,
 };
 use rustix::process::Signal;
@@ -19,6 +22,11 @@ const EXPORTER: u16 = 8404;
 /// What Prometheus adds to every series of a pod.
 const TARGET: [&str; 4] = ["job", "instance", "namespace", "pod"];
 
+/// Fails the whole render, not one unit of it, as soon as there is an Ingress of this name.
+const POISON: &str = "{% for ingress in resources.ingresses.list() if ingress.metadata.name == 'poison' %}
+http-request set-header X-Poison {{ ingress.metadata.nothing.at.all }}
+{% endfor %}
+";
 /// What must not happen, did not in this history, or cannot with what is installed.
 const NOT_SEEN: [&str; 16] = [
     "haptic_events_dropped_critical_total",
@@ -45,6 +53,7 @@ pub(crate) fn observed(object: &mut Value) {
         && let Some(libraries) = object["spec"]["libraryRefs"].as_array_mut()
     {
         libraries.push(json!({ "name": "metrics", "revision": "1" }));
+        object["spec"]["templateSnippets"]["frontend/91-poison"]["template"] = POISON.into();
     }
     if object["kind"] == "Deployment" && object["metadata"]["name"] == "haptic" {
         let container = &mut object["spec"]["template"]["spec"]["containers"][0];
@@ -106,11 +115,19 @@ async fn what_is_documented_is_there_and_counts() -> Result<()> {
 async fn history(served: &Served) -> Result<Scrape> {
     let room = &served.room;
     let lease = room.watch_lease(LEASE_NAME);
-    let leader = lease.until("a leader", |state| state.holder.clone()).await?;
     served.add_route("counted", "counted.localhost").await?;
     let hostile = [("haptic.rs/timeout-server", "evil\n  http-request deny")];
     room.apply_text(&ingress("hostile", "hostile.localhost", "/", &hostile, "web")).await?;
     counted(served, "haptic_rejected_watched_inputs", &[], 1.0).await;
+
+    room.apply_text(&ingress("poison", "poison.localhost", "/", &[], "web")).await?;
+    counted(served, "haptic_reconciliation_errors_total", &[("phase", "render")], 1.0).await;
+    room.objects.delete(INGRESS, room.shop(), "poison").await?;
+
+    let header = "http-response set-header X-Reloaded yes\n";
+    let reloaded = json!({ "spec": { "templateSnippets": { "frontend/92-header": { "template": header } } } });
+    served.configure(&reloaded).await?;
+    served.answers_with("x-reloaded", "yes").await?;
 
     let refused = served.configure(&json!({ "spec": { "haproxyConfig": { "template": "{{ broken" } } })).await?;
     assert!(served.judged(refused).await?.starts_with("False "));
@@ -121,15 +138,15 @@ async fn history(served: &Served) -> Result<Scrape> {
     let with = |template: Value| json!({ "spec": { "haproxyConfig": null, "templateSnippets": { "frontends/95-taken": template } } });
     served.configure(&with(json!({ "template": taken }))).await?;
     counted(served, "haptic_deployment_errors_total", &[], 1.0).await;
-    let before = scraped(served, HAPTIC, CONTROLLER).await?;
     served.configure(&with(Value::Null)).await?;
     served.add_route("freed", "freed.localhost").await?;
     counted(served, "haptic_trace_spans_total", &[("result", "failed")], 1.0).await;
+    let before = scraped(served, HAPTIC, CONTROLLER).await?;
 
+    let term = lease.until("a leader", |state| state.holder.is_some().then(|| state.clone())).await?;
+    let leader = term.holder.context("it was waited for")?;
     room.signal(&leader, "haptic", Signal::KILL).await?;
-    lease
-        .until("another leader", |state| (state.holder.as_ref() != Some(&leader)).then(|| state.holder.clone())?)
-        .await?;
+    lease.until("another term", |state| (state.epoch > term.epoch).then_some(())).await?;
     room.ready_pods(HAPTIC, 2).await?;
     served.add_route("after", "after.localhost").await?;
     counted(served, "haptic_haproxy_fleet_converged", &[], 2.0).await;
