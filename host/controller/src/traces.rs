@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The encoding is ours: spans that are made after the fact need neither the context propagation of an SDK nor its
-//! registry, and its exporter would add protobuf and gRPC types for the thirty lines of JSON in [`span`].
+//! registry, and its exporter would add protobuf and gRPC types for the thirty lines of JSON in `traces/span.rs`.
 
 mod exporter;
 mod observer;
