@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{Instrument as _, debug, error, info_span, warn};
 
 use crate::{
     AgentConfig, AgentError, ApplyRefusal, ApplyStep, Fault, FaultTarget, PlanStored, Request,
@@ -189,7 +189,8 @@ impl AgentTask {
             }
             Request::Apply { body, reply } => {
                 let asked = apply::Asked::of(&body);
-                let outcome = match self.apply(*body).await {
+                let span = info_span!("apply", correlation = asked.correlation());
+                let outcome = match self.apply(*body).instrument(span).await {
                     Err(apply::Failure::Agent(error @ AgentError::Crashed)) => return Err(error),
                     Err(apply::Failure::Agent(error)) => Err(ApplyRefusal::Unavailable(with_causes(&error))),
                     Err(apply::Failure::Refused(refusal)) => Err(refusal),

@@ -66,6 +66,11 @@ impl Asked {
             file_bytes: manifest.files.iter().map(|file| file.size).sum(),
         }
     }
+
+    /// What the controller's log calls the change.
+    pub(crate) fn correlation(&self) -> Option<&str> {
+        self.correlation.as_deref()
+    }
 }
 
 // === impl AgentTask ===

@@ -6,6 +6,7 @@ use haptic_haproxy::plan::diff;
 use haptic_model::{Mode, Op, Plan, PlanId, Verdict};
 use haptic_wire::{ApplyResult, Conflict, ConflictReason, Timing};
 use tokio::{sync::mpsc, time::Instant};
+use tracing::Instrument as _;
 
 use crate::{
     agent_port::{Agent, AgentError, ApplyAnswer, PlanDocument},
@@ -184,7 +185,9 @@ impl PodActor {
     }
 
     async fn assignment(&mut self, assignment: Assignment) -> Result<(), String> {
-        let report = match self.deploy(&assignment).await {
+        let correlation = assignment.render.correlation;
+        let span = tracing::info_span!("deploy", pod = %self.pod.name, %correlation);
+        let report = match self.deploy(&assignment).instrument(span).await {
             Ok(report) => {
                 self.failures = 0;
                 report
