@@ -301,11 +301,16 @@ impl AgentTask {
         let (epoch, seq) = (token.leader_epoch, token.render_seq);
         let metrics = &self.config.metrics;
         match outcome {
+            Ok(result) if !result.ok => {
+                metrics.applied(result, *files, *file_bytes);
+                let reason = result.error.as_deref();
+                info!(correlation, %plan, epoch, seq, mode = %result.mode, reason, "not applied");
+            }
             Ok(result) => {
                 metrics.applied(result, *files, *file_bytes);
                 let Timing { stage_us, write_us, ops_us, reload_us } = result.timing;
                 info!(
-                    correlation, %plan, epoch, seq, mode = %result.mode, ok = result.ok, ops = result.ops_run,
+                    correlation, %plan, epoch, seq, mode = %result.mode, ops = result.ops_run,
                     stage_us, write_us, ops_us, reload_us, "applied"
                 );
             }
