@@ -201,7 +201,6 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         }
         Ok(())
     });
-    let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
     options.debugged.overview().begin(ProcessFacts {
         identity: options.identity.clone(),
         clock: options.clock.clone(),

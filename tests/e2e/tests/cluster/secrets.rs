@@ -122,7 +122,7 @@ async fn everything(served: &Served) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for pod in room.pods(HAPTIC).await? {
         all.insert(format!("the log of {}", pod.name), room.log(&pod.name, "haptic"));
-        for path in ["/debug/vars", "/debug/events", "/metrics"] {
+        for path in ["/debug/vars", "/debug/events", "/metrics", "/", "/debug/status", "/debug/explain?line=staff"] {
             all.insert(format!("{path} of {}", pod.name), on_loopback(served, &pod, path).await?);
         }
         let health = served.probe(&pod, "/healthz").await?;
@@ -147,7 +147,9 @@ async fn everything(served: &Served) -> Result<BTreeMap<String, String>> {
 async fn on_loopback(served: &Served, pod: &PodState, path: &str) -> Result<String> {
     let processes = served.room.cluster().processes(served.room.system(), &pod.name).await?;
     let pid = processes.get("haptic").with_context(|| format!("haptic runs in {}", pod.name))?;
-    let script = format!("exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET {path} HTTP/1.0\\r\\nHost: 127.0.0.1:8081\\r\\n\\r\\n' >&3; cat <&3"
+    );
     let mut command = Command::new("nsenter");
     command.args(["--net", "--target", &pid.to_string(), "bash", "-c", &script]).kill_on_drop(true);
     let output = command.output().await.context("run nsenter")?;
