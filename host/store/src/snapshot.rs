@@ -143,6 +143,11 @@ impl Snapshot {
         self.resources.get(resource).map(|state| state.arity)
     }
 
+    /// How many objects there are of this resource.
+    pub fn count(&self, resource: &str) -> usize {
+        self.resources.get(resource).map_or(0, |state| state.objects.len())
+    }
+
     /// How many objects there are of all resources.
     pub fn len(&self) -> usize {
         self.resources.values().map(|state| state.objects.len()).sum()

@@ -38,6 +38,8 @@ pub struct TraceObserver {
 struct Open {
     since: Instant,
     seq: u64,
+    /// The one that all times of this change are told by: the two clocks are never read at quite the same moment.
+    moment: Moment,
     root: Vec<(&'static str, Attribute)>,
     spans: Vec<Span>,
 }
@@ -78,7 +80,7 @@ impl TraceObserver {
                 if self.open.len() == OPEN
                     && let Some((oldest, open)) = self.open.pop_first()
                 {
-                    self.close(oldest, open, "superseded", now.instant, now);
+                    self.close(oldest, open, "superseded", now.instant);
                 }
                 self.open.insert(correlation, begun(trace, correlation, &render, now));
             }
@@ -87,7 +89,8 @@ impl TraceObserver {
             }
             Event::DeploymentCompleted { correlation, reports, .. } => {
                 self.turns += 1;
-                let spans = reports.iter().flat_map(|report| deployed(trace, report, self.turns, now));
+                let moment = self.open.get(&correlation).map_or(now, |open| open.moment);
+                let spans = reports.iter().flat_map(|report| deployed(trace, report, self.turns, moment));
                 match self.open.get_mut(&correlation) {
                     Some(open) => open.spans.extend(spans),
                     // A retry, or the end of a scheduled reload.
@@ -99,13 +102,13 @@ impl TraceObserver {
                     self.open.iter().filter(|(_, open)| open.seq < render.seq).map(|(key, _)| *key).collect();
                 for key in superseded {
                     if let Some(open) = self.open.remove(&key) {
-                        self.close(key, open, "superseded", now.instant, now);
+                        self.close(key, open, "superseded", now.instant);
                     }
                 }
                 if let Some(open) = self.open.remove(&correlation) {
                     // A change that was superseded counts from its own cause on, and ends with this one.
                     let end = (open.since + duration).min(now.instant);
-                    self.close(correlation, open, "acknowledged", end, now);
+                    self.close(correlation, open, "acknowledged", end);
                 }
             }
             Event::RenderGateCompleted { outcome, .. } => self.traces.send(vec![checked(trace, &outcome, now)]),
@@ -113,7 +116,8 @@ impl TraceObserver {
         }
     }
 
-    fn close(&self, correlation: Correlation, open: Open, outcome: &'static str, end: Instant, now: Moment) {
+    fn close(&self, correlation: Correlation, open: Open, outcome: &'static str, end: Instant) {
+        let now = open.moment;
         let trace = TraceId::of(&self.traces.process, self.iteration, correlation);
         let mut root = Span {
             parent: None,
@@ -132,7 +136,8 @@ impl TraceObserver {
 impl Moment {
     fn at(self, instant: Instant) -> u64 {
         let ago = self.instant.saturating_duration_since(instant);
-        self.nanos.saturating_sub(whole_nanos(ago))
+        let later = instant.saturating_duration_since(self.instant);
+        self.nanos.saturating_sub(whole_nanos(ago)).saturating_add(whole_nanos(later))
     }
 }
 
@@ -166,7 +171,7 @@ fn begun(trace: TraceId, correlation: Correlation, render: &Render, now: Moment)
     let mut root = about(correlation, &render.trigger);
     root.push(("haptic.plan", Attribute::text(render.plan().0.short())));
     root.push(("haptic.render_seq", Attribute::Number(render.seq)));
-    Open { since: render.trigger.since, seq: render.seq, root, spans }
+    Open { since: render.trigger.since, seq: render.seq, moment: now, root, spans }
 }
 
 fn failed(trace: TraceId, correlation: Correlation, error: &PipelineError, trigger: &Trigger, now: Moment) -> Span {
