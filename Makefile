@@ -20,7 +20,7 @@ RELEASE := $(CARGO_TARGET_DIR)/release/haptic
 DEBUG := $(CARGO_TARGET_DIR)/debug/haptic
 HAPTIC_CLUSTER := $(HAPTIC_REGISTRY_TOOLS_DIR)/haptic-cluster
 # Workspaces beside the main one: what is built to wasm has its own lock file and lints.
-SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml tests/bench/native/Cargo.toml))
+SIDE_WORKSPACES := $(patsubst %/Cargo.toml,%,$(wildcard plugins/Cargo.toml sdk/Cargo.toml tests/guests/Cargo.toml tests/bench/native/Cargo.toml tests/promql/Cargo.toml))
 
 .PHONY: help
 help: ## List the targets

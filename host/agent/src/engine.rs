@@ -22,10 +22,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{Instrument as _, debug, error, info_span, warn};
 
 use crate::{
     AgentConfig, AgentError, ApplyRefusal, ApplyStep, Fault, FaultTarget, PlanStored, Request,
+    metrics::{Deferred, Invariant},
     record::{Record, RecordFile},
     tree::{Tree, file_error},
 };
@@ -187,8 +188,9 @@ impl AgentTask {
                 let _ = reply.send(self.serving());
             }
             Request::Apply { body, reply } => {
-                let outcome = self.apply(*body).await;
-                let outcome = match outcome {
+                let asked = apply::Asked::of(&body);
+                let span = info_span!("apply", correlation = asked.correlation());
+                let outcome = match self.apply(*body).instrument(span).await {
                     Err(apply::Failure::Agent(error @ AgentError::Crashed)) => return Err(error),
                     Err(apply::Failure::Agent(error)) => Err(ApplyRefusal::Unavailable(with_causes(&error))),
                     Err(apply::Failure::Refused(refusal)) => Err(refusal),
@@ -197,6 +199,7 @@ impl AgentTask {
                         Ok(result)
                     }
                 };
+                self.tell_outcome(&asked, &outcome);
                 let _ = reply.send(outcome);
             }
             Request::PutPlan { plan_id, document, reply } => {
@@ -255,6 +258,7 @@ impl AgentTask {
         let digest = self.tree.digest();
         if self.record.applied.is_some_and(|applied| applied.tree != digest) {
             warn!("the file tree differs from the record; the applied plan is unknown");
+            self.config.metrics.violated(Invariant::DiskIsTheRecord);
             self.record.applied = None;
             self.save()?;
         }
@@ -311,9 +315,14 @@ impl AgentTask {
         match self.runtime.try_delete(&self.deletions).await {
             Ok(states) => {
                 let mut states = states.into_iter();
+                let metrics = &self.config.metrics;
                 self.deletions.retain(|deletion| match states.next() {
-                    Some(DeletionState::Gone) => false,
+                    Some(DeletionState::Gone) => {
+                        metrics.deleted(Deferred::Gone);
+                        false
+                    }
                     Some(DeletionState::Stuck) => {
+                        metrics.deleted(Deferred::Stuck);
                         warn!(%deletion, "HAProxy keeps this until the next reload: its configuration refers to it");
                         false
                     }
@@ -322,6 +331,7 @@ impl AgentTask {
             }
             Err(error) => debug!(%error, "could not try the waiting deletions"),
         }
+        self.config.metrics.waiting_deletes(self.deletions.len());
         if !self.deletions.is_empty() {
             self.delete_at = Some(Instant::now() + self.delete_pause);
             self.delete_pause = (self.delete_pause * 2).min(DELETE_PAUSE.1);
@@ -331,6 +341,7 @@ impl AgentTask {
     fn defer(&mut self, deletions: Vec<Deletion>) {
         if !deletions.is_empty() {
             self.deletions.extend(deletions);
+            self.config.metrics.waiting_deletes(self.deletions.len());
             self.delete_pause = DELETE_PAUSE.0;
             self.delete_at = Some(Instant::now() + self.delete_pause);
         }
@@ -355,6 +366,7 @@ impl AgentTask {
         let now = self.launch.adopt().await?;
         if now.worker != known.worker {
             warn!(worker = now.worker.pid, "another worker runs than the one that was loaded last");
+            self.config.metrics.violated(Invariant::WorkerIsOurs);
             self.set_running(Some(now));
             self.record.worker = Some(identity(now.worker));
             self.refresh_inventory().await;
@@ -366,6 +378,7 @@ impl AgentTask {
     fn set_running(&mut self, running: Option<Running>) {
         if self.running.map(|before| before.worker) != running.map(|now| now.worker) {
             self.deletions.clear();
+            self.config.metrics.waiting_deletes(0);
             self.delete_at = None;
         }
         if self.running.map(|before| before.master) != running.map(|now| now.master) || self.exit.is_none() {
@@ -408,6 +421,8 @@ impl AgentTask {
     /// For who must not wait behind a reload.
     fn tell(&self) {
         let serving = self.serving();
+        let epoch = self.record.token.leader_epoch;
+        self.config.metrics.stands(serving.worker.is_some(), serving.reload_pending, epoch);
         self.told.send_if_modified(|told| std::mem::replace(told, serving) != serving);
     }
 

@@ -13,6 +13,7 @@
 mod engine;
 mod fault;
 mod http;
+mod metrics;
 mod record;
 mod serve;
 mod tree;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use engine::AgentTask;
 pub use fault::{ApplyStep, Fault, FaultAction, FaultHook, FaultTarget, InvalidFault, ScriptedFault};
+pub use metrics::AgentMetrics;
 pub use serve::{
     HANDSHAKE_LIMIT, MAX_CONNECTIONS, Readiness, Refreshed, ServeError, ServerCertificates, TlsFiles, TlsFilesError,
 };
@@ -60,6 +62,8 @@ pub struct AgentConfig {
     pub reload_timeout: Duration,
     /// How long a batch of runtime commands may take.
     pub runtime_timeout: Duration,
+    /// What the agent counts in.
+    pub metrics: AgentMetrics,
     /// Called at every named step of an apply; `None` in production.
     pub fault_hook: Option<Arc<dyn FaultHook>>,
 }
@@ -69,6 +73,7 @@ pub struct AgentConfig {
 pub struct Agent {
     requests: mpsc::Sender<Request>,
     serving: watch::Receiver<Serving>,
+    metrics: AgentMetrics,
 }
 
 #[derive(Debug, Error)]
@@ -137,6 +142,7 @@ impl AgentConfig {
             start_timeout: Duration::from_secs(10),
             reload_timeout: Duration::from_mins(1),
             runtime_timeout: Duration::from_secs(5),
+            metrics: AgentMetrics::default(),
             fault_hook: None,
         }
     }
@@ -150,8 +156,9 @@ impl Agent {
     pub async fn open(config: AgentConfig) -> Result<(Self, AgentTask), AgentError> {
         let (requests, inbox) = mpsc::channel(QUEUE);
         let (told, serving) = watch::channel(Serving::default());
+        let metrics = config.metrics.clone();
         let task = AgentTask::open(config, inbox, told).await?;
-        Ok((Self { requests, serving }, task))
+        Ok((Self { requests, serving, metrics }, task))
     }
 
     pub async fn state(&self, with_plan: bool, verify: bool) -> Result<AgentState, AgentError> {
@@ -189,6 +196,15 @@ impl Agent {
             (Some(_), None) => Readiness::NothingAcknowledged,
             (None, _) => Readiness::NoWorker,
         }
+    }
+
+    /// What was counted so far, in the text format of OpenMetrics.
+    ///
+    /// # Errors
+    /// When a collector of the registry fails.
+    pub fn metrics(&self) -> Result<String, std::fmt::Error> {
+        self.metrics.queued(QUEUE - self.requests.capacity());
+        self.metrics.text()
     }
 
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, AgentError> {

@@ -9,6 +9,8 @@
 //! publish ─▶ (buffer until start) ─▶ mailbox of each subscriber ─▶ Subscription::next
 //! ```
 
+mod totals;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
@@ -22,6 +24,8 @@ use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
 use crate::events::{Correlation, Event, EventKind};
+
+pub use totals::BusTotals;
 
 /// Most distinct (kind, key) pairs that wait in one mailbox.
 pub const MAILBOX_KEYS: usize = 4096;
@@ -54,6 +58,11 @@ pub struct BusFailure {
 
 impl EventBus {
     pub fn new() -> Arc<Self> {
+        Self::counted(&BusTotals::default())
+    }
+
+    /// One that counts in `totals`, which several buses of a process share.
+    pub fn counted(totals: &BusTotals) -> Arc<Self> {
         let inner = Inner { phase: Phase::Buffering(Queue::default()), mailboxes: Vec::new(), scopes: BTreeSet::new() };
         let shared = Shared {
             inner: Mutex::new(inner),
@@ -61,8 +70,11 @@ impl EventBus {
             scopes: AtomicU64::new(0),
             failure: watch::Sender::new(None),
             observer_losses: AtomicU64::new(0),
+            totals: totals.clone(),
         };
-        Arc::new(Self { shared: Arc::new(shared), scope: None })
+        let shared = Arc::new(shared);
+        totals.opened(&shared);
+        Arc::new(Self { shared, scope: None })
     }
 
     /// The same bus for stages that end before it does, such as those of a leader's term: closing a scope ends what
@@ -97,6 +109,7 @@ impl EventBus {
         if self.is_closed(&inner) {
             return;
         }
+        self.shared.totals.published(event.kind());
         let Inner { phase, mailboxes, .. } = &mut *inner;
         match phase {
             Phase::Buffering(queue) => {
@@ -149,11 +162,8 @@ impl EventBus {
 
     /// How many events wait for each subscriber, in all scopes.
     pub fn depths(&self) -> BTreeMap<&'static str, usize> {
-        let inner = self.shared.inner.lock();
         let mut depths = BTreeMap::new();
-        for mailbox in &inner.mailboxes {
-            *depths.entry(mailbox.subscriber).or_default() += mailbox.depth();
-        }
+        self.shared.add_depths(&mut depths);
         depths
     }
 
@@ -186,6 +196,12 @@ impl EventBus {
 // === impl Shared ===
 
 impl Shared {
+    fn add_depths(&self, depths: &mut BTreeMap<&'static str, usize>) {
+        for mailbox in &self.inner.lock().mailboxes {
+            *depths.entry(mailbox.subscriber).or_default() += mailbox.depth();
+        }
+    }
+
     fn deliver(&self, mailboxes: &[Arc<Mailbox>], event: &Event) {
         let kind = event.kind();
         for mailbox in mailboxes.iter().filter(|mailbox| mailbox.kinds.contains(&kind)) {
@@ -194,6 +210,7 @@ impl Shared {
                 Waiting::Coalesced(queue) => {
                     if queue.push(event.clone()).is_err() {
                         let failure = BusFailure { subscriber: mailbox.subscriber, kind };
+                        self.totals.dropped_critical();
                         self.failure.send_if_modified(|current| {
                             let first = current.is_none();
                             current.get_or_insert(failure);
@@ -205,6 +222,7 @@ impl Shared {
                     if queue.len() == OBSERVER_BACKLOG {
                         queue.pop_front();
                         self.observer_losses.fetch_add(1, Ordering::Relaxed);
+                        self.totals.observer_lost();
                     }
                     queue.push_back(event.clone());
                 }
@@ -263,6 +281,7 @@ struct Shared {
     scopes: AtomicU64,
     failure: watch::Sender<Option<BusFailure>>,
     observer_losses: AtomicU64,
+    totals: BusTotals,
 }
 
 #[derive(Debug)]

@@ -20,6 +20,7 @@ mod fault;
 mod follower;
 mod iteration;
 mod leader;
+mod metrics;
 mod objects;
 mod on_demand;
 pub mod own_writes;
@@ -60,6 +61,7 @@ use crate::{
         accepted::{AcceptedSnapshot, Loader, NotAccepted},
         config_watch::{ConfigPicture, ConfigPictures, ConfigWatch},
         iteration::{Iteration, StartError},
+        metrics::{ClusterMetrics, Reinitialized},
         reload_authority::Reload,
         writers::Writers,
     },
@@ -68,6 +70,7 @@ use crate::{
     metrics::Metrics,
     overview::ProcessFacts,
     plugin_loader::{FETCH_PATIENCE, FetchingError, PluginLoader, fetching},
+    traces::Traces,
 };
 
 pub use certificates::{
@@ -121,6 +124,7 @@ pub struct ClusterOptions {
     pub webhook: Option<WebhookDoor>,
     /// For tests only.
     pub fault: Option<HandOverFault>,
+    pub traces: Traces,
     /// Ends the run: the Lease is given up.
     pub stop: CancellationToken,
 }
@@ -149,7 +153,9 @@ struct Shared {
     clock: WallClock,
     history: History,
     metrics: Metrics,
+    cluster_metrics: ClusterMetrics,
     discovery_metrics: DiscoveryMetrics,
+    traces: Traces,
     health: Health,
     debugged: Debugged,
     webhook: Option<WebhookDoor>,
@@ -172,10 +178,12 @@ struct Shared {
 pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> Result<(), ClusterError> {
     let standing: Arc<watch::Sender<Arc<ConfigStanding>>> = Arc::default();
     let keeper = certificate_keeper(&options, registry, &standing)?;
-    let (metrics, discovery_metrics) = {
+    let (metrics, cluster_metrics, discovery_metrics) = {
         let mut registry = registry.write();
         registry.register_collector(Box::new(options.plugin_host.metrics()));
-        (Metrics::register(&mut registry), DiscoveryMetrics::register(&mut registry))
+        let metrics = Metrics::register(&mut registry);
+        let of_cluster = ClusterMetrics::register(&mut registry, metrics.clone(), standing.subscribe());
+        (metrics, of_cluster, DiscoveryMetrics::register(&mut registry))
     };
     let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
@@ -233,7 +241,9 @@ pub async fn run_cluster(options: ClusterOptions, registry: &SharedRegistry) -> 
         clock: options.clock,
         history: options.history,
         metrics,
+        cluster_metrics,
         discovery_metrics,
+        traces: options.traces,
         health: options.health,
         debugged: options.debugged,
         webhook: options.webhook,
@@ -345,8 +355,9 @@ impl Reinitialization {
             let Some(attempt) = self.next_attempt().await else { continue };
             match self.build(attempt).await {
                 Built::Made => self.hand_over().await,
-                Built::GivenUp => {}
+                Built::GivenUp => self.shared.cluster_metrics.reinitialized(Reinitialized::GivenUp),
                 Built::Failed(error) => {
+                    self.shared.cluster_metrics.reinitialized(Reinitialized::Failed);
                     self.failed(&error);
                     self.drop_successor().await;
                 }
@@ -452,12 +463,14 @@ impl Reinitialization {
         };
         if let Err(error) = successor.serve(led).await {
             tracing::error!(iteration = successor.number, "it failed after the hand-over: {}", Chain(&error));
+            self.shared.cluster_metrics.reinitialized(Reinitialized::Failed);
             // Nothing of the two leads any more: both begin anew.
             self.drop_successor().await;
             self.lost().await;
             return;
         }
         tracing::info!(iteration = successor.number, "serving");
+        self.shared.cluster_metrics.reinitialized(Reinitialized::Served);
         (self.failures, self.retry) = (0, None);
         self.pending.clear();
         let predecessor = std::mem::replace(&mut self.serving, self.successor.take());

@@ -27,6 +27,8 @@ use crate::{
 pub const HISTORY: usize = 1_000;
 /// Reconciliations whose trigger is remembered until they end.
 const OPEN: usize = 64;
+/// Most bytes of a detail in the history.
+const LONGEST_DETAIL: usize = 500;
 /// Reasons that one line names.
 const NAMED_REASONS: usize = 3;
 
@@ -231,7 +233,7 @@ fn detail(event: &Event) -> String {
         Event::ReconciliationTriggered { trigger, .. } => trigger.to_string(),
         Event::ResourceIndexUpdated { change, .. } => change.to_string(),
         Event::TemplateRendered { render, .. } => format!("plan {}", render.plan().0.short()),
-        Event::ReconciliationFailed { error, .. } => format!("phase {}", error.phase),
+        Event::ReconciliationFailed { error, .. } => shortened(&format!("phase {error}")),
         Event::BecameLeader { epoch, .. } => format!("epoch {epoch}"),
         Event::RenderGateCompleted { outcome, .. } => {
             format!("{} plan {}", outcome.verdict.label(), outcome.plan.0.short())
@@ -242,6 +244,10 @@ fn detail(event: &Event) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST_DETAIL)].to_owned()
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -150,6 +150,8 @@ pub(crate) fn render_once(
     trigger: Trigger,
 ) -> impl FnOnce() -> Result<Render, PipelineError> + Send + use<> {
     move || {
+        // What templates and plugins say meanwhile is about this change.
+        let _span = tracing::info_span!("render", %correlation).entered();
         let started = Instant::now();
         let (snapshot, left_out_by_store) = {
             let store = core.store.lock();

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Results that wait to be aggregated; actors wait when it is full.
-const RESULTS: usize = 256;
+pub(crate) const RESULTS: usize = 256;
 
 pub struct Deployer {
     bus: Arc<EventBus>,

@@ -22,6 +22,7 @@ use crate::{
     scheduler::DeploymentScheduler,
     status::StatusApplier,
     supervisor::Supervisor,
+    traces::Traces,
 };
 
 /// What the stages are made of.
@@ -36,14 +37,15 @@ pub struct Parts {
     pub status_folder: PathBuf,
     pub history: History,
     pub metrics: Metrics,
+    pub traces: Traces,
     /// Ends the feed and running checks; the bus is closed after it.
     pub stop: CancellationToken,
 }
 
 /// Makes every stage, each subscribed to its events, and hands its task to the supervisor. The bus is not started.
 pub fn wire(parts: Parts, bus: &Arc<EventBus>, supervisor: &mut Supervisor) {
-    let Parts { start, core, quarantine, gate, connect, clock, findings, status_folder, history, metrics, stop } =
-        parts;
+    let Parts { start, core, quarantine, gate, connect, clock, findings, status_folder, history, metrics, .. } = parts;
+    let (traces, stop) = (parts.traces, parts.stop);
     let haproxy = gate.haproxy;
     let manifests = findings.subscribe();
     let plugins = gate.plugins.subscribe();
@@ -69,6 +71,9 @@ pub fn wire(parts: Parts, bus: &Arc<EventBus>, supervisor: &mut Supervisor) {
     supervisor.spawn("StatusApplier", status.run());
 
     // Observers decide nothing.
-    supervisor.spawn("Commentator", Commentator::new(bus, clock, history).run());
-    supervisor.spawn("Metrics", MetricsObserver::new(bus, metrics).run());
+    supervisor.spawn("Commentator", Commentator::new(bus, clock.clone(), history).run());
+    supervisor.spawn("Metrics", MetricsObserver::new(bus, metrics, clock.clone()).run());
+    if let Some(observer) = traces.observe(bus, 1, clock) {
+        supervisor.spawn("Traces", observer.run());
+    }
 }

@@ -43,6 +43,7 @@ pub mod source;
 pub mod standalone;
 pub mod status;
 pub mod supervisor;
+pub mod traces;
 pub mod validation_tests;
 pub mod watcher;
 

@@ -60,6 +60,23 @@ pub struct PipelineTiming {
     /// `haproxy -c`; zero on the reconcile path.
     pub semantic: Duration,
     pub external: Duration,
+    /// Units whose output was kept, in the last render.
+    #[serde(skip)]
+    pub units_kept: u64,
+    /// Units that were rendered, in the last render.
+    #[serde(skip)]
+    pub units_rendered: u64,
+}
+
+/// How much of a render was remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheState {
+    /// Nothing was, or there was nothing to remember.
+    Cold,
+    /// Some units were.
+    Warm,
+    /// Every unit was.
+    Replay,
 }
 
 /// The execution stopped in a phase; nothing may be published.
@@ -170,6 +187,7 @@ impl Pipeline {
         let inputs = Inputs { snapshot: snapshot.clone(), quarantined, haproxy };
         let rendered = self.renderer.render(&inputs, memo);
         timing.render += began.elapsed();
+        (timing.units_kept, timing.units_rendered) = memo.hits_and_misses();
         rendered.map_err(|error| PipelineError { phase: Phase::Render, findings: error.findings })
     }
 
@@ -208,14 +226,52 @@ impl Render {
     }
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+// === impl PipelineTiming ===
+
+impl PipelineTiming {
+    pub fn cache_state(&self) -> CacheState {
+        match (self.units_kept, self.units_rendered) {
+            (0, _) => CacheState::Cold,
+            (_, 0) => CacheState::Replay,
+            _ => CacheState::Warm,
+        }
+    }
+}
+
+// === impl CacheState ===
+
+impl CacheState {
+    pub const ALL: [Self; 3] = [Self::Cold, Self::Warm, Self::Replay];
+
+    /// As a label of metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    pub const ALL: [Self; 4] = [Self::Render, Self::Auxiliary, Self::Semantic, Self::External];
+
+    /// As a label of metrics; as it is displayed.
+    pub fn label(self) -> &'static str {
+        match self {
             Self::Render => "render",
             Self::Auxiliary => "auxiliary",
             Self::Semantic => "semantic",
             Self::External => "external",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
     }
 }
 

@@ -3,7 +3,9 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use haptic_model::{Mode, PlanId, Reason, Verdict};
+use haptic_wire::Timing;
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// A pod that HAProxy runs in, with its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,18 @@ pub struct PodReport {
     /// Request sent to answer received.
     #[serde(skip)]
     pub apply: Duration,
+    /// `None` = it did not come to a diff.
+    #[serde(skip)]
+    pub course: Option<Course>,
+}
+
+/// When the last attempt's steps began, and what the agent's own took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    pub diffed: Instant,
+    /// `None` = there was nothing to send.
+    pub sent: Option<Instant>,
+    pub agent: Timing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent_port::{AgentError, Connect, PlanDocument},
     agents,
-    bus::EventBus,
+    bus::{BusTotals, EventBus},
     check::Checkers,
     clock::WallClock,
     cluster::{Debugged, Health, SharedRegistry},
@@ -41,6 +41,7 @@ use crate::{
     standalone::once::{OncePass, OnceReport},
     status::tell_of_plugins,
     supervisor::{IterationError, Supervisor},
+    traces::Traces,
 };
 
 pub use epoch::EpochError;
@@ -70,6 +71,7 @@ pub struct StandaloneOptions {
     pub history: History,
     pub health: Health,
     pub debugged: Debugged,
+    pub traces: Traces,
     /// Ends the run cleanly.
     pub stop: CancellationToken,
 }
@@ -113,12 +115,16 @@ pub async fn run_standalone(
     options: StandaloneOptions,
     registry: &SharedRegistry,
 ) -> Result<Option<OnceReport>, StandaloneError> {
-    let bus = EventBus::new();
+    let totals = BusTotals::default();
+    let bus = EventBus::counted(&totals);
     let metrics = {
         let mut registry = registry.write();
         registry.register_collector(Box::new(options.plugin_host.metrics()));
+        registry.register_collector(Box::new(totals.clone()));
         Metrics::register(&mut registry)
     };
+    // Who is alone leads.
+    metrics.set_leads(true);
     let findings = Arc::new(watch::Sender::default());
     let modules = fetching(&options.state_dir)?;
     let gate = GateParts {
@@ -183,6 +189,7 @@ pub async fn run_standalone(
         status_folder,
         history: options.history,
         metrics,
+        traces: options.traces,
         stop: stop.clone(),
     };
     wire(parts, &bus, &mut supervisor);

@@ -8,7 +8,8 @@ use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::PathBuf, proce
 
 use anyhow::Context as _;
 use clap::Args;
-use haptic_agent::{Agent, AgentConfig};
+use haptic_agent::{Agent, AgentConfig, AgentMetrics};
+use prometheus_client::registry::Registry;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,7 @@ use crate::{
     agent::{doors::DoorOptions, question::Question},
     logging::{self, LogFormat},
     offline::HaproxyChoice,
-    stop,
+    process_metrics, stop,
 };
 
 /// How long requests that are under way at a stop may take to end.
@@ -89,6 +90,9 @@ impl AgentOptions {
         let made = folder.recursive(true).mode(0o700).create(&run);
         made.with_context(|| format!("making {}", run.display()))?;
         let socket = self.socket.unwrap_or_else(|| run.join("agent.sock"));
+        let mut registry = Registry::default();
+        process_metrics::register(&mut registry);
+        config.metrics = AgentMetrics::new(registry);
         let (agent, task) = Agent::open(config).await.context("starting the agent")?;
         let shutdown = CancellationToken::new();
         let mut work = tokio::spawn(task.run(shutdown.clone()));

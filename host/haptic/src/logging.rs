@@ -31,7 +31,7 @@ pub(crate) fn start(format: LogFormat) {
     let ansi = io::stderr().is_terminal();
     match format {
         LogFormat::Json => {
-            registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).init();
+            registry.with(fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(io::stderr)).init();
         }
         LogFormat::Text => {
             let message_only =

@@ -13,6 +13,7 @@ mod explain;
 mod logging;
 mod offline;
 mod plugin;
+mod process_metrics;
 mod rbac;
 mod render;
 mod run;

@@ -3,6 +3,7 @@
 mod cluster;
 mod lifetimes;
 mod standalone;
+mod tracing_to;
 
 use std::{
     fs,
@@ -50,6 +51,9 @@ pub(crate) struct RunOptions {
     /// [default: 127.0.0.1:8081 in a cluster, not at all with --standalone]
     #[arg(long, value_name = "ADDRESS:PORT")]
     debug_listen: Option<SocketAddr>,
+    /// Send a trace of each change to this receiver of OTLP over HTTP, e.g. http://collector:4318; default: none
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -69,12 +73,12 @@ impl RunOptions {
         match self.cluster.config {
             Some(_) => {
                 let debug = self.debug_listen.unwrap_or(DEBUG_LISTEN);
-                Box::pin(self.cluster.run(&self.haproxy, debug, &state, stop)).await
+                Box::pin(self.cluster.run(&self.haproxy, debug, &state, self.otlp_endpoint, stop)).await
             }
             None if self.cluster.issues_certificates() => {
                 bail!("--issue-certificates is for a controller in a cluster; name its configuration with --config")
             }
-            None => self.standalone.run(self.haproxy, self.debug_listen, &state, stop).await,
+            None => self.standalone.run(self.haproxy, self.debug_listen, &state, self.otlp_endpoint, stop).await,
         }
     }
 }

@@ -64,6 +64,43 @@ pub enum FindingCode {
     TemplateWarning,
 }
 
+// === impl FindingCode ===
+
+impl FindingCode {
+    pub const ALL: [Self; 12] = [
+        Self::TemplateFailed,
+        Self::UnsafeValue,
+        Self::RouteConflict,
+        Self::RefusedByHAProxy,
+        Self::RefusedByValidator,
+        Self::PluginFailed,
+        Self::InvalidManifest,
+        Self::DuplicateObject,
+        Self::ConfigInvalid,
+        Self::UnresolvedReference,
+        Self::InvalidValue,
+        Self::TemplateWarning,
+    ];
+
+    /// The code as a label of metrics; as it is displayed.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TemplateFailed => "TemplateFailed",
+            Self::UnsafeValue => "UnsafeValue",
+            Self::RouteConflict => "RouteConflict",
+            Self::RefusedByHAProxy => "RefusedByHAProxy",
+            Self::RefusedByValidator => "RefusedByValidator",
+            Self::PluginFailed => "PluginFailed",
+            Self::InvalidManifest => "InvalidManifest",
+            Self::DuplicateObject => "DuplicateObject",
+            Self::ConfigInvalid => "ConfigInvalid",
+            Self::UnresolvedReference => "UnresolvedReference",
+            Self::InvalidValue => "InvalidValue",
+            Self::TemplateWarning => "TemplateWarning",
+        }
+    }
+}
+
 // === impl Finding ===
 
 impl Finding {
@@ -130,6 +167,6 @@ impl fmt::Display for SourceLocation {
 
 impl fmt::Display for FindingCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        f.write_str(self.label())
     }
 }

@@ -191,6 +191,11 @@ impl fmt::Display for Verdict {
 
 // === impl Mode ===
 
+impl Mode {
+    pub const ALL: [Self; 6] =
+        [Self::Noop, Self::FileOnly, Self::Runtime, Self::Reload, Self::Scheduled, Self::Rejected];
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -201,6 +206,59 @@ impl fmt::Display for Mode {
             Self::Scheduled => "scheduled",
             Self::Rejected => "rejected",
         })
+    }
+}
+
+// === impl ReasonCode ===
+
+impl ReasonCode {
+    pub const ALL: [Self; 20] = [
+        Self::NoBaseline,
+        Self::SectionChanged,
+        Self::SectionAdded,
+        Self::SectionRemoved,
+        Self::ProfileAdded,
+        Self::ProfileChanged,
+        Self::BackendNeedsNewerHAProxy,
+        Self::BackendStructural,
+        Self::ServerStructural,
+        Self::ServerNotDynamic,
+        Self::MapNotLoaded,
+        Self::CrtListNotLoaded,
+        Self::FileReloadsOnChange,
+        Self::FileRemoved,
+        Self::UnsafeToken,
+        Self::UnexplainedText,
+        Self::TooManyOperations,
+        Self::ReloadPending,
+        Self::RuntimeRefused,
+        Self::Note,
+    ];
+
+    /// The class as a label of metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NoBaseline => "no_baseline",
+            Self::SectionChanged => "section_changed",
+            Self::SectionAdded => "section_added",
+            Self::SectionRemoved => "section_removed",
+            Self::ProfileAdded => "profile_added",
+            Self::ProfileChanged => "profile_changed",
+            Self::BackendNeedsNewerHAProxy => "backend_needs_newer_haproxy",
+            Self::BackendStructural => "backend_structural",
+            Self::ServerStructural => "server_structural",
+            Self::ServerNotDynamic => "server_not_dynamic",
+            Self::MapNotLoaded => "map_not_loaded",
+            Self::CrtListNotLoaded => "crt_list_not_loaded",
+            Self::FileReloadsOnChange => "file_reloads_on_change",
+            Self::FileRemoved => "file_removed",
+            Self::UnsafeToken => "unsafe_token",
+            Self::UnexplainedText => "unexplained_text",
+            Self::TooManyOperations => "too_many_operations",
+            Self::ReloadPending => "reload_pending",
+            Self::RuntimeRefused => "runtime_refused",
+            Self::Note => "note",
+        }
     }
 }
 
@@ -218,6 +276,62 @@ impl fmt::Display for Reason {
     }
 }
 
+// === impl Op ===
+
+impl Op {
+    /// Every [`Self::kind`].
+    pub const KINDS: [&'static str; 21] = [
+        "backend_add",
+        "backend_publish",
+        "backend_unpublish",
+        "backend_del",
+        "server_add",
+        "server_enable",
+        "server_set_addr",
+        "server_set_weight",
+        "server_set_state",
+        "server_del",
+        "map_add",
+        "map_set",
+        "map_del",
+        "map_replace",
+        "cert_new",
+        "cert_set",
+        "cert_del",
+        "ca_set",
+        "crl_set",
+        "crt_list_add",
+        "crt_list_del",
+    ];
+
+    /// The kind as a label of metrics, as [`serde`] writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::BackendAdd { .. } => "backend_add",
+            Self::BackendPublish { .. } => "backend_publish",
+            Self::BackendUnpublish { .. } => "backend_unpublish",
+            Self::BackendDel { .. } => "backend_del",
+            Self::ServerAdd { .. } => "server_add",
+            Self::ServerEnable { .. } => "server_enable",
+            Self::ServerSetAddr { .. } => "server_set_addr",
+            Self::ServerSetWeight { .. } => "server_set_weight",
+            Self::ServerSetState { .. } => "server_set_state",
+            Self::ServerDel { .. } => "server_del",
+            Self::MapAdd { .. } => "map_add",
+            Self::MapSet { .. } => "map_set",
+            Self::MapDel { .. } => "map_del",
+            Self::MapReplace { .. } => "map_replace",
+            Self::CertNew { .. } => "cert_new",
+            Self::CertSet { .. } => "cert_set",
+            Self::CertDel { .. } => "cert_del",
+            Self::CaSet { .. } => "ca_set",
+            Self::CrlSet { .. } => "crl_set",
+            Self::CrtListAdd { .. } => "crt_list_add",
+            Self::CrtListDel { .. } => "crt_list_del",
+        }
+    }
+}
+
 // === impl ServerState ===
 
 impl fmt::Display for ServerState {
@@ -229,3 +343,6 @@ impl fmt::Display for ServerState {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,6 +95,9 @@ pub struct ApplyManifest {
     /// started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reload_interval_ms: Option<u64>,
+    /// What the sender's log calls the change, so that both logs can be read together. `None` = it has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<String>,
 }
 
 /// How an apply is to be done.

@@ -11,6 +11,7 @@
 //!   └──────────────── requests, Load ──────────────────────────┘
 //! ```
 
+pub mod artifacts;
 pub mod cluster;
 pub mod tls;
 
@@ -24,8 +25,10 @@ mod load;
 mod network;
 mod process;
 mod registry;
+mod scrape;
 mod secret;
 mod shop;
+mod sink;
 mod wait;
 
 pub use authority::{Authority, Issued, SecretVolume, Subject, Validity};
@@ -38,8 +41,10 @@ pub use load::{Load, LoadReport, Target};
 pub use network::Network;
 pub use process::{Haptic, Run, binary, is_alive, stop_processes_of};
 pub use registry::{Cosign, Doors, PASSWORD, Registry, RegistryFolder, SignatureFormat, USER, docker_config};
+pub use scrape::{Metric, Sample, Scrape};
 pub use secret::Certificate;
 pub use shop::{CONFIG, SLICES, Shop, ingress};
+pub use sink::{OtlpSink, Received, ReceivedSpan};
 pub use wait::{eventually, exclusive, within};
 
 /// Makes one test per HAProxy version out of `async fn scenario(HaproxyBuild) -> anyhow::Result<()>`.

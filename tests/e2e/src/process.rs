@@ -23,6 +23,8 @@ pub struct Run {
     pub once: bool,
     /// Where the status page is served; default: nowhere.
     pub debug: Option<SocketAddr>,
+    /// More words of the command line.
+    pub arguments: Vec<String>,
     /// Besides the environment of the test.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -58,6 +60,7 @@ impl Haptic {
         if let Some(address) = run.debug {
             command.arg("--debug-listen").arg(address.to_string());
         }
+        command.args(run.arguments);
         command.envs(run.environment).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("start {}", binary().display()))?;
         let lines = Arc::new(Mutex::new(Vec::new()));

@@ -17,6 +17,11 @@ impl Certificate {
         Ok(Self { der: made.cert.der().clone(), pem: made.cert.pem(), key: made.signing_key.serialize_pem() })
     }
 
+    /// In PEM.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// The manifest of a `kubernetes.io/tls` Secret in namespace `shop`.
     pub fn manifest(&self, name: &str) -> String {
         format!(

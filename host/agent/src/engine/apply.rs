@@ -1,19 +1,38 @@
 //! One apply, in the order that every crash can be recovered from.
 
-use std::time::{Duration, Instant as Clock};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant as Clock},
+};
 
+use bytes::Bytes;
 use haptic_haproxy::{process::test_bind, runtime::Deletion};
-use haptic_model::{CONFIG_PATH, Mode, Op, Reason, ReasonCode};
-use haptic_wire::{API_VERSION, ApplyBody, ApplyManifest, ApplyMode, ApplyResult, BindAddress, ConflictReason, Timing};
+use haptic_model::{CONFIG_PATH, Mode, Op, PlanId, Reason, ReasonCode};
+use haptic_wire::{
+    API_VERSION, ApplyBody, ApplyManifest, ApplyMode, ApplyResult, BindAddress, ConflictReason, Timing, Token,
+};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::{
     AgentError, ApplyRefusal, ApplyStep,
     engine::{AgentTask, fence::check_shape, identity, with_causes},
+    metrics::Stage,
     record::{KnownSet, Step},
     tree::{Changes, Unfit},
 };
+
+/// What one apply was about, for who counts and logs it.
+pub(crate) struct Asked {
+    plan: PlanId,
+    token: Token,
+    correlation: Option<Arc<str>>,
+    files: usize,
+    file_bytes: u64,
+}
+
+/// Most letters of a correlation in a log line.
+const LONGEST_CORRELATION: usize = 64;
 
 /// Why an apply has no result.
 #[derive(Debug)]
@@ -34,12 +53,33 @@ impl From<ApplyRefusal> for Failure {
     }
 }
 
+// === impl Asked ===
+
+impl Asked {
+    pub(crate) fn of(body: &ApplyBody) -> Self {
+        let manifest = &body.manifest;
+        Self {
+            plan: manifest.plan_id,
+            token: manifest.token,
+            correlation: manifest.correlation.as_deref().map(shown),
+            files: manifest.files.len(),
+            file_bytes: manifest.files.iter().map(|file| file.size).sum(),
+        }
+    }
+
+    /// What the controller's log calls the change.
+    pub(crate) fn correlation(&self) -> Option<&str> {
+        self.correlation.as_deref()
+    }
+}
+
 // === impl AgentTask ===
 
 impl AgentTask {
     pub(crate) async fn apply(&mut self, body: ApplyBody) -> Result<ApplyResult, Failure> {
         let started = Clock::now();
         let ApplyBody { manifest, parts } = body;
+        self.config.metrics.asked(&manifest, parts.values().map(Bytes::len).sum());
         check_shape(&manifest).map_err(ApplyRefusal::Invalid)?;
         let mode = effective_mode(&manifest);
         self.promote(&manifest)?;
@@ -63,6 +103,7 @@ impl AgentTask {
         // A pending reload goes first: what this apply would run was made for a worker that will be replaced.
         let wants_load = mode == ApplyMode::Reload || self.record.reload_pending || self.running.is_none();
         if wants_load && let Err(error) = self.test_binds(&manifest.binds) {
+            self.config.metrics.rejected(Stage::Bind);
             result.error = Some(error);
             return Ok(result);
         }
@@ -139,6 +180,7 @@ impl AgentTask {
         result.timing.ops_us = micros(running);
         match executed {
             Ok(executed) => {
+                self.config.metrics.ran(&manifest.ops);
                 self.commit_runtime(target)?;
                 self.defer(executed.deferred);
                 if manifest.ops.iter().any(changes_inventory) {
@@ -150,12 +192,14 @@ impl AgentTask {
                 Ok(self.finish(result, true))
             }
             Err(error) => {
+                self.config.metrics.op_failed(&error);
                 // The worker may have half of the change, so the pacing window does not hold this reload back.
                 let message = format!("the worker did not take the change at run time: {}", with_causes(&error));
                 warn!(%message, "falling back to a reload");
                 result.reasons.push(Reason::new(ReasonCode::RuntimeRefused, message));
                 self.record.worker_ahead = true;
                 if let Err(error) = self.test_binds(&manifest.binds) {
+                    self.config.metrics.rejected(Stage::Bind);
                     self.roll_back().await?;
                     result.error = Some(error);
                     result.rolled_back = true;
@@ -200,6 +244,7 @@ impl AgentTask {
             }
             Err(words) => {
                 warn!(%words, "putting the previous set back");
+                self.config.metrics.rejected(Stage::Load);
                 self.roll_back().await?;
                 result.error = Some(words);
                 result.rolled_back = true;
@@ -232,17 +277,52 @@ impl AgentTask {
             let running = Clock::now();
             match self.runtime.execute(in_place, self.tree.base()).await {
                 Ok(executed) => {
+                    self.config.metrics.ran(in_place);
                     result.ops_run = executed.ops;
                     self.defer(executed.deferred);
                 }
                 // The reload that follows brings the whole set.
-                Err(error) => info!(%error, "an in-place operation was refused before the scheduled reload"),
+                Err(error) => {
+                    self.config.metrics.op_failed(&error);
+                    info!(%error, "an in-place operation was refused before the scheduled reload");
+                }
             }
             result.timing.ops_us = micros(running);
         }
         self.at(ApplyStep::Committed)?;
         result.mode = Mode::Scheduled;
         Ok(self.finish(result, true))
+    }
+
+    /// One line and its counters for each apply, with the words that the controller's log has for the change.
+    pub(crate) fn tell_outcome(&self, asked: &Asked, outcome: &Result<ApplyResult, ApplyRefusal>) {
+        let Asked { plan, token, correlation, files, file_bytes } = asked;
+        let (plan, correlation) = (plan.0.short(), correlation.as_deref());
+        let (epoch, seq) = (token.leader_epoch, token.render_seq);
+        let metrics = &self.config.metrics;
+        match outcome {
+            Ok(result) if !result.ok => {
+                metrics.applied(result, *files, *file_bytes);
+                let reason = result.error.as_deref();
+                info!(correlation, %plan, epoch, seq, mode = %result.mode, reason, "not applied");
+            }
+            Ok(result) => {
+                metrics.applied(result, *files, *file_bytes);
+                let Timing { stage_us, write_us, ops_us, reload_us } = result.timing;
+                info!(
+                    correlation, %plan, epoch, seq, mode = %result.mode, ops = result.ops_run,
+                    stage_us, write_us, ops_us, reload_us, "applied"
+                );
+            }
+            Err(refusal) => {
+                metrics.refused(refusal);
+                let reason = match refusal {
+                    ApplyRefusal::Conflict(conflict) => &conflict.message,
+                    ApplyRefusal::Invalid(reason) | ApplyRefusal::Unavailable(reason) => reason,
+                };
+                info!(correlation, %plan, epoch, seq, reason, "not applied");
+            }
+        }
     }
 
     async fn revert_to_lkg(&mut self, manifest: &ApplyManifest) -> Result<ApplyResult, Failure> {
@@ -334,6 +414,11 @@ fn effective_mode(manifest: &ApplyManifest) -> ApplyMode {
 
 fn changes_inventory(op: &Op) -> bool {
     matches!(op, Op::CertNew { .. } | Op::CertDel { .. })
+}
+
+/// A word that another process chose, as it may stand in a log.
+fn shown(correlation: &str) -> Arc<str> {
+    correlation.chars().filter(char::is_ascii_graphic).take(LONGEST_CORRELATION).collect::<String>().into()
 }
 
 fn micros(since: Clock) -> u64 {

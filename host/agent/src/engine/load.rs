@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use crate::{
     AgentError, ApplyStep,
     engine::{AgentTask, identity, with_causes},
+    metrics::{Invariant, Loaded, Stage},
     record::{Journal, KnownSet, Step},
 };
 
@@ -32,16 +33,19 @@ impl AgentTask {
         };
         self.last_load = Some(Instant::now());
         if let Err(words) = said {
+            self.config.metrics.reloaded(Loaded::Refused);
             if !before.master.is_alive() {
                 self.set_running(None);
             }
             return Ok(Err(words));
         }
         let Some(running) = self.launch.adopt().await else {
+            self.config.metrics.reloaded(Loaded::Refused);
             self.set_running(None);
             return Ok(Err("HAProxy took the reload and ended at once".to_owned()));
         };
         self.reloads += 1;
+        self.config.metrics.reloaded(Loaded::Loaded);
         self.loaded(running).await;
         Ok(Ok(()))
     }
@@ -70,11 +74,13 @@ impl AgentTask {
         self.stopped = false;
         match self.launch.start().await {
             Ok(running) => {
+                self.config.metrics.started(Loaded::Loaded);
                 self.last_load = Some(Instant::now());
                 self.loaded(running).await;
                 Ok(Ok(()))
             }
             Err(error) => {
+                self.config.metrics.started(Loaded::Refused);
                 self.set_running(None);
                 Ok(Err(with_causes(&error)))
             }
@@ -105,6 +111,7 @@ impl AgentTask {
             }
             Err(words) => {
                 warn!(%words, "the scheduled reload failed; putting the previous set back");
+                self.config.metrics.rejected(Stage::Load);
                 self.roll_back().await?;
             }
         }
@@ -211,6 +218,7 @@ impl AgentTask {
 
     /// After a failed load: the previous set on disk, and in the worker too if that had taken parts of the new one.
     pub(crate) async fn roll_back(&mut self) -> Result<(), AgentError> {
+        self.config.metrics.rolled_back();
         self.put_back()?;
         if self.running.is_none() {
             return self.start_again().await;
@@ -232,6 +240,7 @@ impl AgentTask {
                     Err(words) => {
                         // The worker serves something between two sets, so no baseline is true of it.
                         warn!(%words, "HAProxy does not load the last known good set");
+                        self.config.metrics.violated(Invariant::WorkerStateIsKnown);
                         self.record.applied = None;
                         self.save()
                     }

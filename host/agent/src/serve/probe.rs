@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{
     Router,
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -45,11 +45,12 @@ struct Probed {
 // === impl Agent ===
 
 impl Agent {
-    /// Serves `/healthz` and `/readyz` until `shutdown`. From `draining` on the pod is not ready, whatever it serves.
+    /// Serves `/healthz`, `/readyz` and `/metrics` until `shutdown`. From `draining` on the pod is not ready, whatever it serves.
     pub async fn serve_probes(&self, listener: TcpListener, draining: CancellationToken, shutdown: CancellationToken) {
         let router = Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(|State(probed): State<Probed>| async move { probed.readyz() }))
+            .route("/metrics", get(|State(probed): State<Probed>| async move { probed.metrics() }))
             .with_state(Probed { agent: self.clone(), draining });
         let strangers = Strangers::new(MAX_PROBES);
         let greet = |stream: TcpStream, _| {
@@ -75,6 +76,16 @@ impl Probed {
             return (StatusCode::SERVICE_UNAVAILABLE, "draining: the pod is about to end\n").into_response();
         }
         self.agent.readiness().into_response()
+    }
+
+    fn metrics(&self) -> Response {
+        const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        match self.agent.metrics() {
+            Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+            Err(error) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("writing the metrics failed: {error}\n")).into_response()
+            }
+        }
     }
 }
 

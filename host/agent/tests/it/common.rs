@@ -52,6 +52,7 @@ pub(crate) struct Pod {
 }
 
 struct Running {
+    handle: Agent,
     task: JoinHandle<Result<(), AgentError>>,
     server: JoinHandle<Result<(), ServeError>>,
     shutdown: CancellationToken,
@@ -89,6 +90,7 @@ impl Pod {
         let (agent, task) = Agent::open(config).await.unwrap();
         let shutdown = CancellationToken::new();
         let socket = self.path("a.sock");
+        let handle = agent.clone();
         let served = {
             let (socket, shutdown) = (socket.clone(), shutdown.clone());
             async move { agent.serve_unix(&socket, shutdown).await }
@@ -96,7 +98,7 @@ impl Pod {
         let server = tokio::spawn(served);
         let task = tokio::spawn(task.run(shutdown.clone()));
         let client = Arc::new(AgentClient::unix(&socket));
-        self.agent = Some(Running { task, server, shutdown, client });
+        self.agent = Some(Running { handle, task, server, shutdown, client });
         let client = self.client();
         until("the agent answers", async || client.state(false).await.is_ok()).await;
     }
@@ -122,6 +124,11 @@ impl Pod {
 
     pub(crate) fn client(&self) -> Arc<AgentClient> {
         self.agent.as_ref().unwrap().client.clone()
+    }
+
+    /// As the door of the probes tells it.
+    pub(crate) fn metrics(&self) -> String {
+        self.agent.as_ref().unwrap().handle.metrics().unwrap()
     }
 
     pub(crate) async fn state(&self) -> AgentState {
@@ -211,6 +218,7 @@ impl Pod {
             in_place_ops: Vec::new(),
             reasons: Vec::new(),
             reload_interval_ms: None,
+            correlation: None,
         };
         (manifest, contents)
     }

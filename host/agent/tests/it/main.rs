@@ -9,6 +9,7 @@ mod common;
 mod crash;
 mod fence;
 mod load;
+mod metrics;
 mod ops;
 mod rotation;
 mod service;

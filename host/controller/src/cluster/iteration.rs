@@ -108,12 +108,16 @@ impl Iteration {
     pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
         let health = shared.health.iteration(number);
         health.stage(Stage::ConfigManagement);
-        let bus = EventBus::new();
+        let bus = EventBus::counted(&shared.cluster_metrics.buses);
         let mut supervisor = Supervisor::default();
         let stop = shared.stop.child_token();
         let commentator = Commentator::new(&bus, shared.clock.clone(), shared.history.clone());
         supervisor.spawn("Commentator", commentator.run());
-        supervisor.spawn("Metrics", MetricsObserver::new(&bus, shared.metrics.clone()).run());
+        let observer = MetricsObserver::new(&bus, shared.metrics.clone(), shared.clock.clone());
+        supervisor.spawn("Metrics", observer.run());
+        if let Some(observer) = shared.traces.observe(&bus, number, shared.clock.clone()) {
+            supervisor.spawn("Traces", observer.run());
+        }
         supervisor.spawn("Overview", shared.debugged.overview().observe(&bus, shared.clock.clone()).run());
         Self { number, authority: Arc::default(), shared, bus, supervisor, stop, health, made: None, leading: None }
     }
@@ -296,7 +300,9 @@ impl Iteration {
             connect: made.connect.clone(),
             fleet: made.fleet.clone(),
             writers: self.shared.writers(),
+            metrics: self.shared.cluster_metrics.clone(),
         };
+        self.shared.cluster_metrics.serves(self.number, made.core.clone());
         self.shared.standing.send_modify(|standing| {
             let standing = Arc::make_mut(standing);
             standing.owner.clone_from(&made.picture.owner);
@@ -337,6 +343,7 @@ impl Iteration {
                 .leadership(leadership)
                 .fleet(&made.fleet)
                 .mailboxes(self.bus.clone())
+                .resources(made.core.clone())
                 .reconciliations(self.shared.history.clone()),
         );
         self.health.serving();
@@ -396,6 +403,7 @@ impl Iteration {
         if let Some(door) = self.shared.webhook.as_ref().filter(|_| !self.shared.health.is_stopping()) {
             door.withdraw(self.number);
         }
+        self.shared.cluster_metrics.withdraw(self.number);
         self.stop.cancel();
         self.bus.close();
         if let Err(error) = self.supervisor.stopped().await {

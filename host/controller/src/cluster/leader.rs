@@ -19,7 +19,7 @@ use crate::{
     agent_port::Connect,
     bus::EventBus,
     clock::WallClock,
-    cluster::{discovery::Fleet, writers::Writers},
+    cluster::{discovery::Fleet, metrics::ClusterMetrics, writers::Writers},
     coordinator::Coordinator,
     core::ActiveCore,
     deployer::{Deployer, DeployerError},
@@ -47,6 +47,7 @@ pub(crate) struct TermParts {
     pub connect: Connect,
     pub fleet: Fleet,
     pub writers: Writers,
+    pub metrics: ClusterMetrics,
 }
 
 /// The task of the election; run it once.
@@ -211,7 +212,7 @@ impl LeaderElection {
     }
 
     fn begin(&self, epoch: u64) -> Term {
-        let TermParts { bus, core, quarantine, clock, gate, connect, fleet, writers } = &self.parts;
+        let TermParts { bus, core, quarantine, clock, gate, connect, fleet, writers, .. } = &self.parts;
         let scope = bus.scope();
         let stop = CancellationToken::new();
         let mut supervisor = Supervisor::default();
@@ -235,6 +236,7 @@ impl LeaderElection {
 
     /// Tells the stages of the term what holds for it.
     fn lead(&self, term: &Term) {
+        self.parts.metrics.leads(term.epoch);
         let correlation = term.scope.correlate();
         let pods = self.parts.fleet.pods().borrow().clone();
         // The pods first: the first render is made for their versions.
@@ -254,6 +256,7 @@ impl LeaderElection {
             Ok(Err(error)) if stood_down(&error) => {}
             Ok(Err(error)) => tracing::warn!("a leader-only stage ended badly: {error}"),
         }
+        self.parts.metrics.leads_no_more();
         self.leads.send_replace(false);
     }
 

@@ -26,6 +26,9 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use haptic_kubernetes::{Api, Backoff, Failures, Jitter};
 use tokio::sync::watch;
 
+pub(in crate::cluster) use conditions::accepted;
+pub(crate) use conditions::refusal;
+
 use crate::{
     bus::{EventBus, Subscription},
     clock::WallClock,

@@ -52,5 +52,6 @@ fn report(render: &crate::pipeline::Render, mode: Mode, ops_run: usize) -> PodRe
         error: None,
         diff: Duration::ZERO,
         apply: Duration::from_micros(2_400),
+        course: None,
     }
 }

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use haptic_haproxy::plan::diff;
 use haptic_model::{Mode, Op, Plan, PlanId, Verdict};
-use haptic_wire::{ApplyResult, Conflict, ConflictReason};
+use haptic_wire::{ApplyResult, Conflict, ConflictReason, Timing};
 use tokio::{sync::mpsc, time::Instant};
+use tracing::Instrument as _;
 
 use crate::{
     agent_port::{Agent, AgentError, ApplyAnswer, PlanDocument},
@@ -17,7 +18,7 @@ use crate::{
         request::{self, Sending},
     },
     pipeline::Render,
-    pod::{Pod, PodOutcome, PodReport},
+    pod::{Course, Pod, PodOutcome, PodReport},
 };
 
 /// Applies of one assignment before it counts as failed and waits for its retry.
@@ -174,7 +175,8 @@ impl PodActor {
         match self.agent.serving().await {
             Ok(now) if known.holds(&now) => {}
             Ok(now) => {
-                tracing::warn!(pod = %self.pod.name, ?now, "the pod does not serve what it acknowledged");
+                let correlation = last.render.correlation;
+                tracing::warn!(pod = %self.pod.name, %correlation, ?now, "the pod does not serve what it acknowledged");
                 self.retry = Some((Instant::now(), last.clone()));
                 self.forget();
             }
@@ -183,7 +185,9 @@ impl PodActor {
     }
 
     async fn assignment(&mut self, assignment: Assignment) -> Result<(), String> {
-        let report = match self.deploy(&assignment).await {
+        let correlation = assignment.render.correlation;
+        let span = tracing::info_span!("deploy", pod = %self.pod.name, %correlation);
+        let report = match self.deploy(&assignment).instrument(span).await {
             Ok(report) => {
                 self.failures = 0;
                 report
@@ -224,6 +228,7 @@ impl PodActor {
             let began = Instant::now();
             let decision = diff(plan, &known.baseline());
             report.diff = began.elapsed();
+            report.course = Some(Course { diffed: began, sent: None, agent: Timing::default() });
             report.verdict = Some(decision.verdict);
             report.reasons.clone_from(&decision.reasons);
             report.reasons.extend(decision.notes.iter().cloned());
@@ -249,6 +254,9 @@ impl PodActor {
             let began = Instant::now();
             let answer = self.agent.apply(manifest, parts).await;
             report.apply = began.elapsed();
+            if let Some(course) = &mut report.course {
+                course.sent = Some(began);
+            }
             match answer.map_err(|error| failed(&report, &error))? {
                 ApplyAnswer::Acted(result) => return self.acted(report, plan, *result, &removed),
                 ApplyAnswer::Conflict(conflict) => missing = self.conflict(*conflict)?,
@@ -269,6 +277,9 @@ impl PodActor {
         report.applied_plan = result.applied_plan;
         report.running_plan = result.running_plan;
         report.ops_run = result.ops_run;
+        if let Some(course) = &mut report.course {
+            course.agent = result.timing;
+        }
         for reason in &result.reasons {
             if !report.reasons.contains(reason) {
                 report.reasons.push(reason.clone());
@@ -320,7 +331,9 @@ impl PodActor {
     }
 
     async fn revert(&mut self, refused: PlanId) {
-        let Some(token) = self.last.as_ref().map(|last| last.token) else { return };
+        let Some((token, correlation)) = self.last.as_ref().map(|last| (last.token, last.render.correlation)) else {
+            return;
+        };
         let Some(known) = &self.known else { return };
         // What the pod's own HAProxy loaded is left alone: its verdict is better than ours.
         if known.applied != Some(refused) || known.loaded_by_reload {
@@ -329,9 +342,12 @@ impl PodActor {
         let manifest = request::revert(refused, known, token);
         match self.agent.apply(manifest, Vec::new()).await {
             Ok(ApplyAnswer::Acted(result)) if result.ok => {
-                tracing::warn!(pod = %self.pod.name, plan = %refused.0.short(), "reverted a plan that HAProxy refuses");
+                let plan = refused.0.short();
+                tracing::warn!(pod = %self.pod.name, %correlation, %plan, "reverted a plan that HAProxy refuses");
             }
-            answer => tracing::error!(pod = %self.pod.name, ?answer, "could not revert a plan that HAProxy refuses"),
+            answer => {
+                tracing::error!(pod = %self.pod.name, %correlation, ?answer, "could not revert a plan that HAProxy refuses");
+            }
         }
         self.forget();
     }
@@ -433,6 +449,7 @@ impl PodActor {
             error: None,
             diff: Duration::ZERO,
             apply: Duration::ZERO,
+            course: None,
         }
     }
 

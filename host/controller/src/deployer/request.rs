@@ -29,6 +29,7 @@ pub(super) fn apply(sending: &Sending<'_>, diff: Diff, known: &Known) -> (ApplyM
     let plan = &render.output.rendered.plan;
     let mut manifest = frame(plan, known, sending.token, sending.validated);
     manifest.reload_interval_ms = Some(u64::try_from(render.reload_interval.as_millis()).unwrap_or(u64::MAX));
+    manifest.correlation = Some(render.correlation.to_string());
     if diff.verdict == Verdict::Reload {
         manifest.mode = ApplyMode::Reload;
         manifest.expected_worker = None;
@@ -74,6 +75,7 @@ pub(super) fn revert(refused: PlanId, known: &Known, token: Token) -> ApplyManif
         in_place_ops: Vec::new(),
         reasons: Vec::new(),
         reload_interval_ms: None,
+        correlation: None,
     }
 }
 
@@ -104,6 +106,7 @@ fn frame(plan: &Plan, known: &Known, token: Token, validated_plan: Option<PlanId
         in_place_ops: Vec::new(),
         reasons: Vec::new(),
         reload_interval_ms: None,
+        correlation: None,
     }
 }
 

@@ -47,6 +47,7 @@ fn report(render: &Render, outcome: PodOutcome) -> PodReport {
         error: (outcome == PodOutcome::Failed).then(|| "connection refused".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::from_millis(3),
+        course: None,
     }
 }
 

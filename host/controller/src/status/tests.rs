@@ -64,6 +64,7 @@ async fn writes_what_a_person_needs_and_keeps_the_first_time_of_an_error() {
         error: Some("unknown keyword".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     };
     bus.publish(Event::DeploymentCompleted { correlation, render, reports: [report].into() });
     bus.close();

@@ -305,6 +305,7 @@ fn report(render: &Arc<Render>, pod: &str, outcome: PodOutcome) -> PodReport {
         error: applied.is_none().then(|| "the agent does not answer".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     }
 }
 

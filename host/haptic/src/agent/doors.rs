@@ -29,7 +29,7 @@ pub(super) struct DoorOptions {
     /// Serve --listen without TLS; only on a loopback address, where every local user can write the configuration
     #[arg(long)]
     insecure_loopback: bool,
-    /// Serve /healthz and /readyz, and nothing else, without TLS: for the probes of a kubelet
+    /// Serve /healthz, /readyz and /metrics, and nothing else, without TLS: for the probes of a kubelet and Prometheus
     #[arg(long, value_name = "ADDRESS:PORT")]
     probe_listen: Option<SocketAddr>,
 }

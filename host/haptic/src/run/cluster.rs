@@ -30,7 +30,8 @@ use crate::{
     builtin,
     certificates::CertificateOptions,
     offline::{self, HaproxyChoice},
-    run::lifetimes::LifetimeArgs,
+    process_metrics,
+    run::{lifetimes::LifetimeArgs, tracing_to},
 };
 
 /// How long making a connection to the API server may take.
@@ -79,6 +80,7 @@ impl ClusterArgs {
         haproxy: &[PathBuf],
         debug_listen: SocketAddr,
         state: &Path,
+        otlp_endpoint: Option<String>,
         stop: CancellationToken,
     ) -> anyhow::Result<ExitCode> {
         let config = self.config.as_deref().context("--config is missing")?;
@@ -98,6 +100,8 @@ impl ClusterArgs {
         let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
         let (health, debugged, history) = (Health::default(), Debugged::default(), History::default());
         let registry = SharedRegistry::default();
+        process_metrics::register(&mut registry.write());
+        let (traces, exporter) = tracing_to::traces(otlp_endpoint.as_deref(), &identity, &mut registry.write())?;
 
         // They answer before anything is loaded, and to the last.
         let probes = ProbeServer::bind(self.probe_listen, health.clone()).await?;
@@ -123,6 +127,9 @@ impl ClusterArgs {
             }
             None => None,
         };
+        if let Some(exporter) = exporter {
+            servers.spawn(exporter.run(ended.clone()));
+        }
 
         let options = ClusterOptions {
             config: ConfigName { namespace: namespace.into(), name: config.into() },
@@ -144,6 +151,7 @@ impl ClusterArgs {
             debugged,
             webhook,
             fault: fault()?,
+            traces,
             stop,
         };
         let outcome = Box::pin(run_cluster(options, &registry)).await;

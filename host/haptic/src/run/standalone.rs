@@ -19,6 +19,7 @@ use haptic_controller::{
     cluster::{DebugServer, Debugged, Health, SharedRegistry},
     commentator::History,
     run_standalone,
+    traces::Traces,
 };
 use haptic_haproxy::version::HaproxyBinary;
 use haptic_plugins::PluginHost;
@@ -28,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     builtin, cli, exit,
     offline::{self, HaproxyChoice},
-    run::private_folder,
+    process_metrics,
+    run::{private_folder, tracing_to},
 };
 
 /// How long traffic may drain on a clean stop.
@@ -61,6 +63,7 @@ impl StandaloneArgs {
         haproxy: Vec<PathBuf>,
         debug_listen: Option<SocketAddr>,
         state: &Path,
+        otlp_endpoint: Option<String>,
         stop: CancellationToken,
     ) -> anyhow::Result<ExitCode> {
         let choice = match haproxy.as_slice() {
@@ -71,8 +74,10 @@ impl StandaloneArgs {
         let binary = choice.find()?;
         tracing::info!(version = %binary.version, path = %binary.path.display(), "HAProxy");
         let mut local = LocalAgent::start(state, binary.clone()).await?;
-        let options = self.options(state, &binary, &local.socket, stop.clone())?;
         let registry = SharedRegistry::default();
+        process_metrics::register(&mut registry.write());
+        let (traces, exporter) = tracing_to::traces(otlp_endpoint.as_deref(), "standalone", &mut registry.write())?;
+        let options = self.options(state, &binary, &local.socket, traces, stop.clone())?;
         let ended = CancellationToken::new();
         let mut servers = JoinSet::new();
         if let Some(address) = debug_listen {
@@ -81,6 +86,9 @@ impl StandaloneArgs {
                 DebugServer::bind(address, health, history, options.debugged.clone(), registry.clone()).await?;
             tracing::info!("status page: http://{}/", server.address());
             servers.spawn(server.run(ended.clone()));
+        }
+        if let Some(exporter) = exporter {
+            servers.spawn(exporter.run(ended.clone()));
         }
         let outcome = tokio::select! {
             outcome = run_standalone(options, &registry) => outcome,
@@ -115,6 +123,7 @@ impl StandaloneArgs {
         state: &Path,
         binary: &HaproxyBinary,
         agent_socket: &Path,
+        traces: Traces,
         stop: CancellationToken,
     ) -> anyhow::Result<StandaloneOptions> {
         let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
@@ -134,6 +143,7 @@ impl StandaloneArgs {
             history: History::default(),
             health: Health::default(),
             debugged: Debugged::default(),
+            traces,
             stop,
         })
     }

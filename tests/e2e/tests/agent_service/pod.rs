@@ -174,6 +174,7 @@ impl Pod {
             in_place_ops: Vec::new(),
             reasons: Vec::new(),
             reload_interval_ms: None,
+            correlation: None,
         };
         (manifest, vec![content])
     }

@@ -23,6 +23,7 @@ fn report(name: &str, plan: PlanId, outcome: PodOutcome) -> PodReport {
         error: (outcome == PodOutcome::Failed).then(|| "no route to host".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     }
 }
 

@@ -29,10 +29,13 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
+/// Why a pod gets no configuration.
+const REASONS: [&str; 2] = ["haproxy_version", "api_version"];
+
 // === impl DiscoveryMetrics ===
 
 impl DiscoveryMetrics {
-    /// `haptic_haproxy_pods{state}` and `haptic_haproxy_pod_rejections_total{reason}`.
+    /// `haptic_haproxy_pods{state}` and `haptic_haproxy_pods_rejected_total{reason}`.
     pub fn register(registry: &mut Registry) -> Self {
         let pods: Family<StateLabel, Gauge<u64, AtomicU64>> = Family::default();
         let state = |state| pods.get_or_create(&StateLabel { state }).clone();
@@ -42,9 +45,12 @@ impl DiscoveryMetrics {
             refused: state("rejected"),
             rejections: Family::default(),
         };
+        for reason in REASONS {
+            drop(metrics.rejections.get_or_create(&ReasonLabel { reason }));
+        }
         registry.register("haptic_haproxy_pods", "HAProxy pods by what their agents said", pods);
         registry.register(
-            "haptic_haproxy_pod_rejections",
+            "haptic_haproxy_pods_rejected",
             "Pods that get no configuration, by the reason",
             metrics.rejections.clone(),
         );

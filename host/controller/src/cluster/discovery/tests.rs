@@ -357,7 +357,7 @@ async fn too_old_haproxies_and_other_apis_are_turned_away_once() {
     world.nothing_new().await;
     let metrics = world.metrics();
     for reason in ["haproxy_version", "api_version"] {
-        assert!(metrics.contains(&format!(r#"rejections_total{{reason="{reason}"}} 1"#)), "{metrics}");
+        assert!(metrics.contains(&format!(r#"rejected_total{{reason="{reason}"}} 1"#)), "{metrics}");
     }
     let rejected: Vec<_> = world.fleet.rejected().borrow().iter().map(|pod| pod.name.to_string()).collect();
     assert_eq!(rejected, ["a", "b"]);

@@ -12,6 +12,7 @@ use crate::{
     bus::EventBus,
     cluster::{Fleet, RejectedPod},
     commentator::History,
+    core::ActiveCore,
     events::EventKind,
     overview::Overview,
     pod::Pod,
@@ -95,6 +96,15 @@ impl Variables {
     #[must_use]
     pub fn mailboxes(self, bus: Arc<EventBus>) -> Self {
         self.with("mailboxes", move || json!(bus.depths()))
+    }
+
+    /// `resources`: how many objects there are of each watched resource.
+    #[must_use]
+    pub fn resources(self, core: ActiveCore) -> Self {
+        self.with("resources", move || {
+            let snapshot = core.get().store.lock().snapshot();
+            snapshot.resources().map(|name| (name.to_string(), json!(snapshot.count(name)))).collect()
+        })
     }
 
     /// `lastReconciliation` and `lastFailure`, as the history has them.

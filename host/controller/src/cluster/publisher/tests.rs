@@ -27,6 +27,7 @@ fn completed(render: &Arc<Render>, name: &str, outcome: PodOutcome) -> Event {
         error: served.is_none().then(|| "no route to host".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     };
     Event::DeploymentCompleted { correlation: Correlation(1), render: render.clone(), reports: [report].into() }
 }

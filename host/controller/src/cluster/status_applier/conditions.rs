@@ -22,7 +22,7 @@ use crate::{
 /// Findings and pods that one message names; the rest is counted.
 const NAMED: usize = 5;
 
-pub(super) fn accepted(standing: &ConfigStanding) -> Draft {
+pub(in crate::cluster) fn accepted(standing: &ConfigStanding) -> Draft {
     let serving = standing.serving.as_ref();
     if let Some(refused) = &standing.refused {
         let goes_on = match serving {
@@ -148,7 +148,7 @@ pub(super) fn degraded(picture: &Picture, generation: Option<i64>) -> Draft {
 }
 
 /// The reason of a refusal is that of its first error.
-fn refusal(findings: &[Finding]) -> Reason {
+pub(crate) fn refusal(findings: &[Finding]) -> Reason {
     let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
     match first.map(|finding| finding.code) {
         Some(FindingCode::RefusedByHAProxy) => Reason::HAProxyValidationFailed,

@@ -48,6 +48,7 @@ async fn a_change_that_pods_take_in_time_is_no_news_and_a_failure_is_news_at_onc
         error: Some("no route to host".to_owned()),
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     };
     let completed = |outcome| {
         let reports = [report(outcome)].into();

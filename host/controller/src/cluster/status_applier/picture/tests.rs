@@ -26,6 +26,7 @@ fn completed(render: &Arc<Render>, pods: &[(&str, PodOutcome)]) -> Event {
         error: None,
         diff: Duration::ZERO,
         apply: Duration::ZERO,
+        course: None,
     };
     let reports = pods.iter().map(report).collect();
     Event::DeploymentCompleted { correlation: Correlation(1), render: render.clone(), reports }
