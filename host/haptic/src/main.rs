@@ -12,6 +12,7 @@ mod explain;
 mod logging;
 mod offline;
 mod plugin;
+mod probe;
 mod rbac;
 mod render;
 mod run;
@@ -56,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             })
         }
+        Command::Probe(options) => blocking(options.run()),
         Command::Validate(options) => options.run(),
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),
