@@ -38,11 +38,12 @@ pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = everywhere(
     "validatingwebhookconfigurations",
 );
 
-const ALL: [Kind; 21] = [
+const ALL: [Kind; 24] = [
     CLUSTER_ROLE,
     everywhere("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
+    within("apps", "v1", "DaemonSet", "daemonsets"),
     DEPLOYMENT,
     ENDPOINT_SLICE,
     EVENT,
@@ -51,7 +52,9 @@ const ALL: [Kind; 21] = [
     everywhere("networking.k8s.io", "v1", "IngressClass", "ingressclasses"),
     LEASE,
     NAMESPACE,
+    within("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
     POD,
+    within("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     within("rbac.authorization.k8s.io", "v1", "Role", "roles"),
     within("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
     SECRET,
