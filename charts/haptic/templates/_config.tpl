@@ -65,7 +65,7 @@ libraries:
 {{- range (include "haptic.libraries" . | fromYaml).libraries -}}
 {{- $refs = append $refs (dict "name" .metadata.name "revision" .spec.revision) -}}
 {{- end -}}
-{{- $_ := set $spec "libraryRefs" (concat $refs ($spec.libraryRefs | default list)) -}}
+{{- with concat $refs ($spec.libraryRefs | default list) -}}{{- $_ := set $spec "libraryRefs" . -}}{{- end -}}
 {{- $_ := set $spec "extraContext" (include "haptic.extraContext" . | fromYaml) -}}
 {{- /* Plugins in the order of their names. */ -}}
 {{- $plugins := list -}}
@@ -76,8 +76,9 @@ libraries:
 {{- $validators = append $validators (merge (dict "plugin" $name) .) -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set $spec "plugins" (concat $plugins ($spec.plugins | default list)) -}}
-{{- $_ := set $spec "validators" (concat $validators ($spec.validators | default list)) -}}
+{{- /* Helm prints an empty list that it made as null. */ -}}
+{{- with concat $plugins ($spec.plugins | default list) -}}{{- $_ := set $spec "plugins" . -}}{{- end -}}
+{{- with concat $validators ($spec.validators | default list) -}}{{- $_ := set $spec "validators" . -}}{{- end -}}
 {{- /* The settings of the controller that other objects of the chart depend on. */ -}}
 {{- $controller := $spec.controller | default dict -}}
 {{- $election := $controller.leaderElection | default dict -}}
@@ -96,34 +97,50 @@ libraries:
 {{- dig "controller" "leaderElection" "leaseName" (printf "%s-leader" (include "haptic.fullname" .)) .Values.config -}}
 {{- end -}}
 
-{{- /* (list . SPEC): an engine is a file, a filter in every frontend, and the backend of its agents. */ -}}
+{{- /*
+(list . SPEC): an engine is a file, a filter in every frontend, and the backend of its agents.
+
+HAProxy changes into the folder of a file that a filter loads and stays there, so that the relative paths of all lines
+below lead nowhere. So the filter is the last line of a frontend, and a second `global` goes back.
+*/ -}}
 {{- define "haptic.addSpoe" -}}
 {{- $root := first . -}}
 {{- $spec := last . -}}
 {{- range $name, $engine := $root.Values.spoe.engines -}}
 {{- $file := printf "spoe-%s.conf" $name -}}
-{{- $_ := set $spec "files" ($spec.files | default dict) -}}
-{{- $_ := set $spec "templateSnippets" ($spec.templateSnippets | default dict) -}}
-{{- $_ := set $spec.files $file (dict "template" $engine.config "reloadOnChange" true) -}}
-{{- $filter := printf "filter spoe engine %s config general/%s\n" $name $file -}}
-{{- $_ := set $spec.templateSnippets (printf "frontend/20-spoe-%s" $name) (dict "template" $filter) -}}
-{{- $backend := include "haptic.spoeBackend" (list $name $engine) -}}
-{{- $_ := set $spec.templateSnippets (printf "sections/20-spoe-%s" $name) (dict "template" $backend) -}}
+{{- $_ := set $spec "files" (merge (dict $file (dict "template" $engine.config "reloadOnChange" true)) ($spec.files | default dict)) -}}
+{{- $back := dict "template" "global\n  default-path config\n" -}}
+{{- $filter := dict "template" (printf "filter spoe engine %s config general/%s\n" $name $file) -}}
+{{- $snippets := dict
+      "sections/20-spoe" (dict "template" (include "haptic.spoeBackend" (list $name $engine)))
+      "frontend-http/99-spoe" $filter
+      "frontends/00-spoe" $back -}}
+{{- if has "ssl" $root.Values.libraries -}}
+{{- $_ := set $snippets "frontend-https/99-spoe" $filter -}}
+{{- $_ := set $snippets "frontends/51-spoe" $back -}}
+{{- end -}}
+{{- $_ := set $spec "templateSnippets" (merge $snippets ($spec.templateSnippets | default dict)) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "haptic.spoeBackend" -}}
 {{- $engine := last . -}}
-backend spoe-{{ first . }}
+defaults haptic-spoe
+  timeout connect {{ $engine.connectTimeout | default "1s" }}
+  timeout server {{ $engine.serverTimeout | default "1m" }}
+  default-server check init-addr last,libc,none
+
+backend spoe-{{ first . }} from haptic-spoe
   {{ `{% if haproxy.at_least(3, 1) %}` }}
   mode spop
   {{ `{% else %}` }}
   mode tcp
   {{ `{% endif %}` }}
-  timeout connect {{ $engine.connectTimeout | default "1s" }}
-  timeout server {{ $engine.serverTimeout | default "1m" }}
+  {{ `{% if dns_servers %}` }}
+  default-server resolvers haptic
+  {{ `{% endif %}` }}
   {{- range $index, $address := $engine.agents }}
-  server agent{{ add1 $index }} {{ $address }} check init-addr last,libc,none {{ `{% if dns_servers %}resolvers haptic{% endif %}` }}
+  server agent{{ add1 $index }} {{ $address }}
   {{- end }}
 {{ end -}}
 

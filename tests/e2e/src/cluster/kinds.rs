@@ -28,6 +28,7 @@ pub const NAMESPACE: Kind = everywhere("", "v1", "Namespace", "namespaces");
 pub const POD: Kind = within("", "v1", "Pod", "pods");
 pub const SECRET: Kind = within("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = within("", "v1", "Service", "services");
+pub const SERVICE_ACCOUNT: Kind = within("", "v1", "ServiceAccount", "serviceaccounts");
 pub const TEMPLATE_CONFIG: Kind = within("haptic.rs", "v1alpha1", "HAProxyTemplateConfig", "haproxytemplateconfigs");
 pub const TEMPLATE_LIBRARY: Kind =
     within("haptic.rs", "v1alpha1", "HAProxyTemplateLibrary", "haproxytemplatelibraries");
@@ -59,7 +60,7 @@ const ALL: [Kind; 24] = [
     within("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
     SECRET,
     SERVICE,
-    within("", "v1", "ServiceAccount", "serviceaccounts"),
+    SERVICE_ACCOUNT,
     TEMPLATE_CONFIG,
     TEMPLATE_LIBRARY,
     VALIDATING_WEBHOOK_CONFIGURATION,

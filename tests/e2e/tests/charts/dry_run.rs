@@ -1,7 +1,7 @@
 //! Every object that is rendered, before the real API server: strict fields, validation, admission, Pod Security.
 
 use anyhow::{Context as _, Result, ensure};
-use haptic_e2e::cluster::Room;
+use haptic_e2e::cluster::{Room, SERVICE_ACCOUNT};
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,13 +27,16 @@ async fn the_api_server_takes_every_object_and_pods_are_restricted() -> Result<(
     let _turn = haptic_e2e::exclusive().await;
     let room = Room::open_bare("dry-run").await?;
     let helm = Helm::three()?.with_cluster(room.cluster().kubeconfig());
-    install_kinds(&helm).await?;
+    install_kinds(&helm, &room).await?;
     for namespace in [NAMESPACE, "blog", "network"] {
         let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
         let object = json!({ "apiVersion": "v1", "kind": "Namespace",
             "metadata": { "name": namespace, "labels": labels } });
         room.objects.apply(&object).await?;
     }
+    // Pods are refused where it is missing.
+    let there = |account: &Value| account.is_object().then_some(());
+    room.objects.until((SERVICE_ACCOUNT, NAMESPACE, "default"), "the account of pods", there).await?;
     for case in Case::all()? {
         let mut tried = 0;
         for object in helm.render(&case.values())? {

@@ -12,29 +12,29 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// One of the two, with folders of its own.
-pub struct Helm {
-    pub name: &'static str,
+pub(crate) struct Helm {
+    pub(crate) name: &'static str,
     program: PathBuf,
     home: TempDir,
     kubeconfig: Option<PathBuf>,
 }
 
 /// The namespace of what is rendered without a cluster.
-pub const NAMESPACE: &str = "edge";
-pub const RELEASE: &str = "haptic";
+pub(crate) const NAMESPACE: &str = "edge";
+pub(crate) const RELEASE: &str = "haptic";
 
 // === impl Helm ===
 
 impl Helm {
-    pub fn three() -> Result<Self> {
+    pub(crate) fn three() -> Result<Self> {
         Self::open("helm3")
     }
 
-    pub fn four() -> Result<Self> {
+    pub(crate) fn four() -> Result<Self> {
         Self::open("helm4")
     }
 
-    pub fn both() -> Result<[Self; 2]> {
+    pub(crate) fn both() -> Result<[Self; 2]> {
         Ok([Self::three()?, Self::four()?])
     }
 
@@ -47,7 +47,7 @@ impl Helm {
     }
 
     /// The same, for this cluster.
-    pub fn with_cluster(mut self, kubeconfig: &Path) -> Self {
+    pub(crate) fn with_cluster(mut self, kubeconfig: &Path) -> Self {
         self.kubeconfig = Some(kubeconfig.to_owned());
         self
     }
@@ -66,7 +66,7 @@ impl Helm {
     }
 
     /// What it printed to standard output.
-    pub fn run(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         let output = self.output(words)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{} {}: {said}", self.name, words.join(" "));
@@ -74,7 +74,7 @@ impl Helm {
     }
 
     /// What it complained about.
-    pub fn refusal(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn refusal(&self, words: &[&str]) -> Result<String> {
         let output = self.output(words)?;
         ensure!(!output.status.success(), "{} {} was not refused", self.name, words.join(" "));
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
@@ -85,7 +85,7 @@ impl Helm {
     }
 
     /// The objects of the chart with these values, sorted.
-    pub fn render(&self, values: &Path) -> Result<Vec<Value>> {
+    pub(crate) fn render(&self, values: &Path) -> Result<Vec<Value>> {
         let (chart, values) = (chart("haptic"), values.to_string_lossy().into_owned());
         let rendered = self.run(&["template", RELEASE, &chart, "--namespace", NAMESPACE, "--values", &values])?;
         documents(&rendered)
@@ -93,16 +93,16 @@ impl Helm {
 }
 
 /// The folder of a chart.
-pub fn chart(name: &str) -> String {
+pub(crate) fn chart(name: &str) -> String {
     root().join("charts").join(name).to_string_lossy().into_owned()
 }
 
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Sorted by kind, namespace and name: the Helms order and space them differently.
-pub fn documents(text: &str) -> Result<Vec<Value>> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
         let object = Value::deserialize(document).context("read what Helm rendered")?;
@@ -116,13 +116,13 @@ pub fn documents(text: &str) -> Result<Vec<Value>> {
 }
 
 /// Kind, namespace and name.
-pub fn identity(object: &Value) -> [String; 3] {
+pub(crate) fn identity(object: &Value) -> [String; 3] {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     [text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])]
 }
 
 /// Compares with a file, or writes it.
-pub fn expect(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn expect(path: &Path, text: &str) -> Result<()> {
     if env::var_os("HAPTIC_BLESS").is_some() {
         return fs::write(path, text).with_context(|| format!("write {}", path.display()));
     }

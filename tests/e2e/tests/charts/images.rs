@@ -87,7 +87,8 @@ fn images_are_pinned_run_as_nobody_and_are_made_for_several_architectures() -> R
 /// What a program in that root prints, as the user of the image.
 fn inside(image: &Path, words: &[&str]) -> Result<String> {
     let mut command = Command::new("chroot");
-    command.args(["--userspec=65532:65532", "--groups="]).arg(image).args(words).env_clear();
+    command.args(["--userspec=65532:65532", "--groups="]).arg(image).args(words);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     let output = command.output().context("run chroot")?;
     ensure!(output.status.success(), "{words:?} in the image: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).context("read what it printed")

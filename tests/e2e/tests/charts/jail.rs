@@ -15,7 +15,7 @@ use crate::{
 
 /// Says what it could do in an error, so that HAProxy refuses the file and the status has the words. `LEAK` is in each
 /// answer that must not come.
-const ATTACK: &str = r#"
+const ATTACK: &str = r"
 local said = {}
 local function say(text) said[#said + 1] = text end
 local token = '/var/run/secrets/kubernetes.io/serviceaccount/token'
@@ -39,7 +39,23 @@ end)
 if connected and there then say('LEAK connected') end
 say(io.open('general/attack.lua') and 'own file read' or 'own file refused')
 error('attack: ' .. table.concat(said, '; '))
-"#;
+";
+
+/// Of an agent that is away, which fails no request.
+const ENGINE: &str = "[audit]
+spoe-agent audit-agent
+  messages told
+  option var-prefix audit
+  option continue-on-error
+  timeout hello 100ms
+  timeout idle 1m
+  timeout processing 100ms
+  use-backend spoe-audit
+
+spoe-message told
+  args ip=src
+  event on-frontend-http-request
+";
 
 fn snippet(hook: &str, template: &str) -> Value {
     json!({ "spec": { "templateSnippets": { (format!("{hook}/95-attack")): { "template": template } } } })
@@ -62,8 +78,11 @@ async fn refused(release: &Release, patch: &Value) -> Result<String> {
 async fn what_is_checked_in_a_pod_of_the_chart_reaches_nothing_of_it() -> Result<()> {
     let _turn = exclusive().await;
     let release = Release::prepare(Helm::three()?, "jail").await?;
-    release.deploy(&chart("haptic"), &json!({ "controller": { "haproxyVersions": ["3.4"] } }))?;
+    // With an engine besides, whose file HAProxy finds in the jail as it does in its pod.
+    let engine = json!({ "config": ENGINE, "agents": ["127.0.0.1:1"] });
+    release.deploy(&chart("haptic"), &json!({ "spoe": { "engines": { "audit": engine } } }))?;
     release.all_ready().await?;
+    release.check_routes().await?;
 
     let mut lua = snippet("global", "tune.lua.bool-sample-conversion normal\nlua-load general/attack.lua\n");
     lua["spec"]["files"] = json!({ "attack.lua": { "template": ATTACK } });

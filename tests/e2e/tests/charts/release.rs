@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use anyhow::{Context as _, Result};
 use haptic_e2e::{
     Certificate, Target,
-    cluster::{CUSTOM_RESOURCE_DEFINITION, Passage, PodState, Room, condition, served::HOSTS},
+    cluster::{CUSTOM_RESOURCE_DEFINITION, POD, Passage, PodState, Room, condition, served::HOSTS},
     get, within,
 };
 use serde_json::{Value, json};
@@ -16,12 +16,12 @@ use crate::helm::{Helm, chart};
 
 /// Longer than anything takes that works on a busy machine; given to Helm's own waits.
 const PATIENCE: &str = "300s";
-pub const CONTROLLERS: &str = "app.kubernetes.io/component=controller";
-pub const HAPROXIES: &str = "app.kubernetes.io/component=haproxy";
-pub const HTTP: u16 = 8080;
+pub(crate) const CONTROLLERS: &str = "app.kubernetes.io/component=controller";
+pub(crate) const HAPROXIES: &str = "app.kubernetes.io/component=haproxy";
+pub(crate) const HTTP: u16 = 8080;
 
 /// One installed release of the chart `haptic`.
-pub struct Release {
+pub(crate) struct Release {
     pub room: Room,
     pub helm: Helm,
     /// What every revision is made with.
@@ -29,27 +29,25 @@ pub struct Release {
 }
 
 /// The kinds, from their chart; those that an earlier test left are taken over.
-pub async fn install_kinds(helm: &Helm) -> Result<()> {
+pub(crate) async fn install_kinds(helm: &Helm, room: &Room) -> Result<()> {
     block_in_place(|| {
         let words = ["upgrade", "--install", "haptic-crds", &chart("haptic-crds"), "--namespace", "default"];
         helm.run(&words).map(|_| ())
     })?;
-    let room = Room::open_bare("kinds").await?;
     let established =
         |found: &Value| condition(found, "Established").is_some_and(|it| it["status"] == "True").then_some(());
     let what = (CUSTOM_RESOURCE_DEFINITION, "", "haproxytemplateconfigs.haptic.rs");
-    room.objects.until(what, "it to be established", established).await?;
-    room.close().await
+    room.objects.until(what, "it to be established", established).await
 }
 
 // === impl Release ===
 
 impl Release {
     /// The shop without its IngressClass, which the chart makes, and the values for this room.
-    pub async fn prepare(helm: Helm, name: &str) -> Result<Self> {
+    pub(crate) async fn prepare(helm: Helm, name: &str) -> Result<Self> {
         let room = Room::open_bare(name).await?;
         let helm = helm.with_cluster(room.cluster().kubeconfig());
-        install_kinds(&helm).await?;
+        install_kinds(&helm, &room).await?;
         let restricted = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": room.system(), "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
         room.objects.apply(&restricted).await?;
@@ -61,6 +59,12 @@ impl Release {
             let objects: Vec<_> = objects.into_iter().filter(|object| object["kind"] != "IngressClass").collect();
             room.apply(&objects).await?;
         }
+        // What is there before the release is complete.
+        let backends = |pods: &[&Value]| {
+            let ready = |pod: &&&Value| condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True");
+            (pods.iter().filter(ready).count() == 4).then_some(())
+        };
+        room.objects.until_all((POD, room.shop(), ""), "four backends that are ready", backends).await?;
         room.issue_credentials().await?;
         let values = json!({
             "certificates": { "mode": "existing", "existing": {
@@ -74,12 +78,12 @@ impl Release {
     }
 
     /// Sets values that every revision has.
-    pub fn set(&mut self, more: &Value) {
+    pub(crate) fn set(&mut self, more: &Value) {
         merge(&mut self.values, more);
     }
 
     /// Installs or upgrades, and returns when everything is ready.
-    pub fn deploy(&self, chart: &str, more: &Value) -> Result<()> {
+    pub(crate) fn deploy(&self, chart: &str, more: &Value) -> Result<()> {
         let mut values = self.values.clone();
         merge(&mut values, more);
         let file = NamedTempFile::new().context("make a file")?;
@@ -90,18 +94,18 @@ impl Release {
     }
 
     /// Runs Helm on the namespace of the release, and returns what it printed.
-    pub fn helm(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn helm(&self, words: &[&str]) -> Result<String> {
         let namespace = ["--namespace", self.room.system()];
         block_in_place(|| self.helm.run(&[words, &namespace[..]].concat()))
     }
 
-    pub async fn all_ready(&self) -> Result<()> {
+    pub(crate) async fn all_ready(&self) -> Result<()> {
         self.room.ready_pods(CONTROLLERS, 2).await?;
         self.room.ready_pods(HAPROXIES, 2).await.map(|_| ())
     }
 
     /// A passage to a port of every HAProxy pod.
-    pub async fn doors(&self, port: u16) -> Result<Vec<(PodState, Passage)>> {
+    pub(crate) async fn doors(&self, port: u16) -> Result<Vec<(PodState, Passage)>> {
         let mut doors = Vec::new();
         for pod in self.room.ready_pods(HAPROXIES, 2).await? {
             let passage = self.room.passage(&pod, port).await?;
@@ -111,7 +115,7 @@ impl Release {
     }
 
     /// Both hosts answer through every HAProxy pod. The backends may have become ready only now.
-    pub async fn check_routes(&self) -> Result<()> {
+    pub(crate) async fn check_routes(&self) -> Result<()> {
         for (pod, door) in self.doors(HTTP).await? {
             for (host, served_by) in HOSTS {
                 let what = format!("{host} through {}", pod.name);
@@ -126,7 +130,7 @@ impl Release {
     }
 
     /// Every HAProxy pod answers with this header, or without it.
-    pub async fn answers_with(&self, name: &str, value: Option<&str>) -> Result<()> {
+    pub(crate) async fn answers_with(&self, name: &str, value: Option<&str>) -> Result<()> {
         for (pod, door) in self.doors(HTTP).await? {
             let what = format!("{name}: {value:?} through {}", pod.name);
             within(Duration::from_mins(2), &what, async || {
@@ -138,13 +142,13 @@ impl Release {
         Ok(())
     }
 
-    pub fn targets() -> [Target; 2] {
+    pub(crate) fn targets() -> [Target; 2] {
         HOSTS.map(|(host, served_by)| Target { host: host.to_owned(), served_by: served_by.to_owned() })
     }
 }
 
 /// Everything that the cluster has, but for records that end by themselves: kind, namespace and name.
-pub async fn inventory(room: &Room) -> Result<BTreeSet<String>> {
+pub(crate) async fn inventory(room: &Room) -> Result<BTreeSet<String>> {
     let listed = ["api-resources", "--verbs=list,delete", "--output=name"];
     let kinds = room.cluster().kubectl(&listed).await?;
     let kept = |kind: &&str| !kind.starts_with("events") && !kind.starts_with("pods.metrics");
