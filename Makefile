@@ -124,6 +124,10 @@ docs: plugins ## Build the API documentation, warnings being errors
 generate: build-debug ## Write crds/ from the types of host/api
 	$(DEBUG) crds --out crds
 
+.PHONY: generate-charts
+generate-charts: helm-tools build-debug ## Write the charts' schema from crds/, their reference, and what they render to
+	HAPTIC_BLESS=1 HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace --test charts -- reference written_down
+
 .PHONY: check-generated
 check-generated: build-debug ## Fail when crds/ is not what the types say
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && \
