@@ -26,6 +26,27 @@ libraries:
 {{- toYaml $watched -}}
 {{- end -}}
 
+{{- /* What is tried out at admission, by RESOURCE.GROUP: each kind once, in all its versions and namespaces (none = all). */ -}}
+{{- define "haptic.checkedKinds" -}}
+{{- $kinds := dict -}}
+{{- range include "haptic.watchedResources" . | fromYaml -}}
+{{- if .enableValidationWebhook -}}
+{{- $resource := . -}}
+{{- range .apiVersions | default (list .apiVersion) -}}
+{{- $group := ternary (splitList "/" . | first) "" (contains "/" .) -}}
+{{- $name := printf "%s.%s" $resource.resources ($group | default "core") -}}
+{{- $kind := get $kinds $name | default (dict "group" $group "resource" $resource.resources "versions" list "namespaces" dict) -}}
+{{- $_ := set $kind "versions" (append $kind.versions (splitList "/" . | last) | uniq) -}}
+{{- if not $resource.namespaces -}}{{- $_ := set $kind "everywhere" true -}}{{- end -}}
+{{- range $resource.namespaces -}}{{- $_ := set $kind.namespaces . true -}}{{- end -}}
+{{- if $kind.everywhere -}}{{- $_ := set $kind "namespaces" dict -}}{{- end -}}
+{{- $_ := set $kinds $name $kind -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kinds -}}
+{{- end -}}
+
 {{- /* The specs of the plugins that are in use, by name. */ -}}
 {{- define "haptic.plugins" -}}
 {{- $plugins := dict -}}
