@@ -39,8 +39,7 @@ async fn helm_4_installs_upgrades_under_load_rolls_back_and_leaves_nothing() -> 
     let mut release = Release::prepare(Helm::four()?, "helm4").await?;
     let watched = |resource: &str, version: &str, second: &str| {
         json!({ "apiVersion": version, "resources": resource, "indexBy": ["metadata.namespace", second],
-                // Tests of the libraries have objects in `shop`.
-                "namespaces": [release.room.shop(), "shop"] })
+                "namespaces": [release.room.shop()] })
     };
     let slice = "metadata.labels['kubernetes.io/service-name']";
     let mut ingresses = watched("ingresses", "networking.k8s.io/v1", "metadata.name");
@@ -68,8 +67,9 @@ async fn life(release: Release) -> Result<()> {
     release.all_ready().await?;
     release.check_routes().await?;
     release.answers_with("x-revision", Some("first")).await?;
-    let config = room.objects.get(TEMPLATE_CONFIG, room.system(), "haptic").await?;
-    assert!(reason_of(&config, "Accepted").starts_with("True "), "{}", config["status"]);
+    let accepted = |config: &Value| reason_of(config, "Accepted").starts_with("True ").then_some(());
+    let config = (TEMPLATE_CONFIG, room.system(), "haptic");
+    room.objects.until(config, "the configuration to be accepted", accepted).await?;
     metrics_are_served(&release).await?;
     let said = release.helm(&["test", "haptic", "--timeout", "300s"])?;
     assert!(said.contains("Succeeded"), "{said}");
