@@ -65,8 +65,14 @@ NAME being empty where every object is meant.
 {{- $requirement := trim . | replace "==" "=" -}}
 {{- if hasPrefix "metadata.name=" $requirement -}}{{- $name = trimPrefix "metadata.name=" $requirement | trim -}}{{- end -}}
 {{- end -}}
-{{- range $version := $resource.apiVersions | default (list $resource.apiVersion) -}}
+{{- $versions := $resource.apiVersions | default (list $resource.apiVersion) -}}
+{{- range $version := $versions -}}
 {{- $group := ternary (splitList "/" $version | first) "" (contains "/" $version) -}}
+{{- /* At admission an object may come in another version than templates read: its definition says whether fields differ. */ -}}
+{{- if and $resource.enableValidationWebhook (gt (len $versions) 1) (contains "." $group) -}}
+{{- $definition := printf "apiextensions.k8s.io|customresourcedefinitions|%s.%s" $resource.resources $group -}}
+{{- $_ := set (get $scopes "") $definition (list "get") -}}
+{{- end -}}
 {{- $namespaces := $resource.namespaces | default (list "") -}}
 {{- if has (printf "%s/%s" $group $resource.resources) (include "haptic.withoutNamespace" . | fromYamlArray) -}}
 {{- $namespaces = list "" -}}
