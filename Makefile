@@ -68,6 +68,10 @@ cluster-tools: ## Build a real Kubernetes for the tests, from its Go modules
 browser: ## Install Chromium and its driver for the tests of the status page
 	@tests/tools/install-browser.sh
 
+.PHONY: helm-tools
+helm-tools: ## Build Helm 3 and Helm 4 for the tests of the charts, from their Go modules
+	tests/tools/install-helm.sh $(patsubst %/bin,%,$(HAPTIC_REGISTRY_TOOLS_DIR))
+
 .PHONY: cluster
 cluster: haproxies cluster-tools build-debug ## Start a Kubernetes to play with
 	@tests/tools/cluster.sh up $(HAPTIC_CLUSTER) $(DEBUG)
@@ -89,7 +93,7 @@ build-debug: plugins guests
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: test
-test: haproxies registry-tools cluster-tools browser build-debug authors-tools test-side test-cluster ## Run every test, with real HAProxies and real plugins
+test: haproxies registry-tools cluster-tools helm-tools browser build-debug authors-tools test-side test-cluster ## Run every test, with real HAProxies and real plugins
 	HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace
 
 .PHONY: test-side
@@ -119,6 +123,10 @@ docs: plugins ## Build the API documentation, warnings being errors
 .PHONY: generate
 generate: build-debug ## Write crds/ from the types of host/api
 	$(DEBUG) crds --out crds
+
+.PHONY: generate-charts
+generate-charts: helm-tools build-debug ## Write the charts' schema from crds/, their reference, and what they render to
+	HAPTIC_BLESS=1 HAPTIC_BIN=$(DEBUG) $(CARGO) test --workspace --test charts -- reference written_down
 
 .PHONY: check-generated
 check-generated: build-debug ## Fail when crds/ is not what the types say

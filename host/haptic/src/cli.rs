@@ -7,8 +7,8 @@ use clap_complete::Shell;
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
-    explain::ExplainOptions, plugin::PluginCommand, rbac::RbacOptions, render::RenderOptions, run::RunOptions,
-    validate::ValidateOptions, webhook_configuration::WebhookConfigurationOptions,
+    explain::ExplainOptions, plugin::PluginCommand, probe::ProbeOptions, rbac::RbacOptions, render::RenderOptions,
+    run::RunOptions, validate::ValidateOptions, webhook_configuration::WebhookConfigurationOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     /// Look at Wasm plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Ask an HTTP address until it answers
+    Probe(ProbeOptions),
     /// Backends for demonstrations: each answers 200 with its name
     Echo(EchoOptions),
     /// Print a self-signed TLS Secret for demonstrations

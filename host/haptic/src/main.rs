@@ -13,6 +13,7 @@ mod explain;
 mod logging;
 mod offline;
 mod plugin;
+mod probe;
 mod process_metrics;
 mod rbac;
 mod render;
@@ -58,6 +59,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             })
         }
+        Command::Probe(options) => blocking(options.run()),
         Command::Validate(options) => options.run(),
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),

@@ -239,3 +239,19 @@ async fn the_examples_of_the_template_guide_work() -> Result<()> {
     ensure!(config.out.contains("server web-1 10.0.0.1:8080 weight 100 check"), "{}{}", config.out, config.err);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probe_asks_until_it_is_answered_and_says_what_came_instead() -> Result<()> {
+    let shop = Shop::open().await?;
+    let url = format!("http://{}:9001/path", shop.address(11));
+    let good = haptic(&["probe", &url])?;
+    ensure!(good.code == 0 && good.out.contains("answers 200"), "{}{}", good.out, good.err);
+    let other = haptic(&["probe", &url, "--status", "404", "--within", "1"])?;
+    ensure!(other.code == 1 && other.err.contains("it answers 200"), "{}{}", other.out, other.err);
+    let nobody = format!("http://{}:9/", shop.address(11));
+    let away = haptic(&["probe", &nobody, "--within", "1"])?;
+    ensure!(away.code == 1 && away.err.contains("connecting to"), "{}{}", away.out, away.err);
+    let wrong = haptic(&["probe", "https://shop.localhost/"])?;
+    ensure!(wrong.code == 2 && wrong.err.contains("is no http:// URL"), "{}{}", wrong.out, wrong.err);
+    Ok(())
+}

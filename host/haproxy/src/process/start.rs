@@ -100,6 +100,10 @@ fn spawn(launch: &Launch) -> Result<Child, StartError> {
         .stderr(errors)
         // Signals to the starter's group (Ctrl-C) must not end HAProxy, and it must outlive a kill -9 of the starter.
         .process_group(0);
+    // As in the check jail: the file of a filter (SPOE) is looked for from here, whatever `default-path` says.
+    if let Some(base) = launch.config.parent().filter(|base| base.is_absolute() && launch.run_dir.is_absolute()) {
+        command.current_dir(base);
+    }
     command.spawn().map_err(|source| StartError::Spawn { binary: launch.binary.clone(), source })
 }
 

@@ -28,6 +28,7 @@ pub const NAMESPACE: Kind = everywhere("", "v1", "Namespace", "namespaces");
 pub const POD: Kind = within("", "v1", "Pod", "pods");
 pub const SECRET: Kind = within("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = within("", "v1", "Service", "services");
+pub const SERVICE_ACCOUNT: Kind = within("", "v1", "ServiceAccount", "serviceaccounts");
 pub const TEMPLATE_CONFIG: Kind = within("haptic.rs", "v1alpha1", "HAProxyTemplateConfig", "haproxytemplateconfigs");
 pub const TEMPLATE_LIBRARY: Kind =
     within("haptic.rs", "v1alpha1", "HAProxyTemplateLibrary", "haproxytemplatelibraries");
@@ -38,11 +39,12 @@ pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = everywhere(
     "validatingwebhookconfigurations",
 );
 
-const ALL: [Kind; 21] = [
+const ALL: [Kind; 24] = [
     CLUSTER_ROLE,
     everywhere("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
+    within("apps", "v1", "DaemonSet", "daemonsets"),
     DEPLOYMENT,
     ENDPOINT_SLICE,
     EVENT,
@@ -51,12 +53,14 @@ const ALL: [Kind; 21] = [
     everywhere("networking.k8s.io", "v1", "IngressClass", "ingressclasses"),
     LEASE,
     NAMESPACE,
+    within("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
     POD,
+    within("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     within("rbac.authorization.k8s.io", "v1", "Role", "roles"),
     within("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
     SECRET,
     SERVICE,
-    within("", "v1", "ServiceAccount", "serviceaccounts"),
+    SERVICE_ACCOUNT,
     TEMPLATE_CONFIG,
     TEMPLATE_LIBRARY,
     VALIDATING_WEBHOOK_CONFIGURATION,

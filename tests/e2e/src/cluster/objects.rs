@@ -58,6 +58,14 @@ impl Objects {
         value(applied).with_context(|| format!("apply {} {namespace}/{name}", kind.kind))
     }
 
+    /// What the server makes of an object that is applied, with strict validation and all of admission; nothing is stored.
+    pub async fn try_out(&self, object: &Value) -> Result<Value> {
+        let (kind, namespace, name) = address(object)?;
+        let params = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force().validation_strict() };
+        let applied = self.api(kind, namespace).patch(name, &params, &Patch::Apply(object)).await;
+        value(applied).with_context(|| format!("try out {} {namespace}/{name}", kind.kind))
+    }
+
     /// Makes objects that are not there yet, many at a time.
     pub async fn create_all(&self, objects: Vec<Value>) -> Result<()> {
         let mut running: JoinSet<Result<()>> = JoinSet::new();

@@ -42,12 +42,18 @@ static ROOMS: AtomicU32 = AtomicU32::new(0);
 impl Room {
     /// Both namespaces, and the definitions of haptic's kinds, which all rooms share.
     pub async fn open(name: &str) -> Result<Self> {
+        let room = Self::open_bare(name).await?;
+        room.define().await?;
+        Ok(room)
+    }
+
+    /// Both namespaces, for who brings the definitions in another way.
+    pub async fn open_bare(name: &str) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let objects = Objects::new(cluster.client().await?);
         let system = format!("{name}-{}", ROOMS.fetch_add(1, Ordering::Relaxed));
         let places = Relocation { shop: format!("{system}-shop"), system };
         let room = Self { objects, cluster, places, passed: false };
-        room.define().await?;
         // `shop` is where tests of the libraries have their objects; all rooms watch it, and nobody puts anything there.
         for namespace in [room.system(), room.shop(), "shop"] {
             let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
