@@ -1,9 +1,18 @@
 {{- /* The HAProxyTemplateConfig, its libraries and plugins. No text of a template passes through Helm's own templates. */ -}}
 
+{{- /* Their names; that of HAProxy's own exporter is switched where the port of the pods is. */ -}}
+{{- define "haptic.libraryNames" -}}
+{{- $names := without .Values.libraries "metrics" -}}
+{{- if .Values.metrics.haproxy.enabled -}}
+{{- $names = append $names "metrics" -}}
+{{- end -}}
+{{- toYaml $names -}}
+{{- end -}}
+
 {{- /* The libraries of the chart that are in use, as a list of objects. */ -}}
 {{- define "haptic.libraries" -}}
 libraries:
-{{- range .Values.libraries }}
+{{- range include "haptic.libraryNames" . | fromYamlArray }}
 {{- $text := $.Files.Get (printf "libraries/%s.yaml" .) }}
 {{- if not $text }}
 {{- fail (printf "libraries: the chart has no library `%s`; name libraries of your own in config.libraryRefs" .) }}
@@ -65,7 +74,7 @@ libraries:
 {{- /* Ports are said once, where the pods have them too. */ -}}
 {{- define "haptic.extraContext" -}}
 {{- $given := .Values.config.extraContext | default dict -}}
-{{- range $key, $value := dict "http_port" "haproxy.ports.http" "https_port" "haproxy.ports.https" -}}
+{{- range $key, $value := dict "http_port" "haproxy.ports.http" "https_port" "haproxy.ports.https" "metrics_port" "metrics.haproxy.port" -}}
 {{- if hasKey $given $key -}}
 {{- fail (printf "config.extraContext.%s: set %s, which the pods and the Service follow" $key $value) -}}
 {{- end -}}
@@ -73,6 +82,9 @@ libraries:
 {{- $own := dict "http_port" (.Values.haproxy.ports.http | int) "ingress_controller" .Values.ingressClass.controller -}}
 {{- if has "ssl" .Values.libraries -}}
 {{- $_ := set $own "https_port" (.Values.haproxy.ports.https | int) -}}
+{{- end -}}
+{{- if .Values.metrics.haproxy.enabled -}}
+{{- $_ := set $own "metrics_port" (.Values.metrics.haproxy.port | int) -}}
 {{- end -}}
 {{- merge (deepCopy $given) $own | toYaml -}}
 {{- end -}}
@@ -110,7 +122,6 @@ libraries:
 {{- end -}}
 {{- $_ := set $spec "controller" $controller -}}
 {{- include "haptic.addSpoe" (list . $spec) -}}
-{{- include "haptic.addMetrics" (list . $spec) -}}
 {{- toYaml $spec -}}
 {{- end -}}
 
@@ -163,22 +174,4 @@ backend spoe-{{ first . }} from haptic-spoe
   {{- range $index, $address := $engine.agents }}
   server agent{{ add1 $index }} {{ $address }}
   {{- end }}
-{{ end -}}
-
-{{- /* (list . SPEC): HAProxy's own exporter on a port of its own. */ -}}
-{{- define "haptic.addMetrics" -}}
-{{- $root := first . -}}
-{{- $spec := last . -}}
-{{- if $root.Values.metrics.haproxy.enabled -}}
-{{- $_ := set $spec "templateSnippets" ($spec.templateSnippets | default dict) -}}
-{{- $text := include "haptic.metricsFrontend" $root -}}
-{{- $_ := set $spec.templateSnippets "frontends/90-metrics" (dict "template" $text) -}}
-{{- end -}}
-{{- end -}}
-
-{{- define "haptic.metricsFrontend" -}}
-frontend metrics from haptic
-  {{ `{{ bind("metrics", ` }}{{ .Values.metrics.haproxy.port }}{{ `, address=bind_address) }}` }}
-  http-request use-service prometheus-exporter if {{ `{ path /metrics }` }}
-  http-request return status 404 content-type text/plain string "only /metrics is here\n"
 {{ end -}}

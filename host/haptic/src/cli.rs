@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Serve manifests through a local HAProxy, and follow their changes
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// The service beside HAProxy that owns its files, process and sockets
     Agent(AgentOptions),
     /// Check manifests as the controller would: load gate, validation tests, a strict render

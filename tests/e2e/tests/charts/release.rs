@@ -65,11 +65,7 @@ impl Release {
             (pods.iter().filter(ready).count() == 4).then_some(())
         };
         room.objects.until_all((POD, room.shop(), ""), "four backends that are ready", backends).await?;
-        room.issue_credentials().await?;
         let values = json!({
-            "certificates": { "mode": "existing", "existing": {
-                "controllerSecret": "haptic-credentials", "agentSecret": "haptic-agent" } },
-            "webhook": { "enabled": false },
             "haproxy": { "image": { "tag": "3.4" }, "service": { "type": "ClusterIP" }, "drainSeconds": 10 },
             "ingressClass": { "name": room.ingress_class(), "controller": format!("haptic.rs/{}", room.system()) },
             "config": { "extraContext": { "default_certificate": { "namespace": room.shop(), "name": "default-tls" } } },
