@@ -19,7 +19,7 @@ use crate::{cli, exit};
 
 #[derive(Args, Debug)]
 pub(crate) struct ProbeOptions {
-    /// What to ask, as http://HOST[:PORT]/PATH
+    /// What to ask, such as `http://haproxy:8080/`
     url: Uri,
     /// The status that it must answer; default: any below 500
     #[arg(long, value_name = "CODE")]

@@ -188,6 +188,10 @@ impl Iteration {
                 self.stop.clone(),
             ),
         );
+        // What an earlier attempt was refused for is over: the handler judges anew whatever is newer than this.
+        self.shared.standing.send_if_modified(|standing| {
+            standing.refused.is_some() && Arc::make_mut(standing).refused.take().is_some()
+        });
         let handler = ConfigChangeHandler {
             bus: self.bus.clone(),
             pictures: self.shared.pictures.clone(),

@@ -7,7 +7,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use haptic_e2e::{
     Issued, Load,
     cluster::{
-        ENDPOINT_SLICE, SECRET,
+        ENDPOINT_SLICE, SECRET, TEMPLATE_CONFIG, reason_of,
         served::{AGENT, HAPROXY, HAPTIC, HTTP, Served, route},
     },
     eventually, exclusive, get, tls,
@@ -133,6 +133,11 @@ async fn empty_secrets_are_filled_and_everything_gets_ready() -> Result<()> {
     no_key_is_logged(&served, &pods);
     let logs: String = pods.iter().map(|pod| served.room.log(pod, "haptic")).collect();
     assert_eq!(logs.matches("certificate issued").count(), SECRETS.len(), "each is issued once by one of them: {logs}");
+
+    // A first attempt may have come before the Secrets had anything in them; that is over.
+    let accepted = |config: &Value| reason_of(config, "Accepted").starts_with("True ").then_some(());
+    let config = (TEMPLATE_CONFIG, served.room.system(), "shop");
+    served.room.objects.until(config, "the configuration to be accepted", accepted).await?;
 
     // What is lost is issued anew, and the pods go on.
     let emptied = json!({ "data": null });
