@@ -28,6 +28,7 @@ const USERS: &str = r#"    sections/60-staff:
 fn queries_name_what_the_page_explains() -> Result<()> {
     let mut explained = documented("Metrics of the controller")?;
     explained.extend(documented("Metrics of the agent")?);
+    explained.extend(documented("Metrics of certificates")?);
     assert!(explained.len() > 70, "the tables are read: {}", explained.len());
     let mut seen = 0;
     for query in queries()? {

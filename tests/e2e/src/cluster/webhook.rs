@@ -39,8 +39,11 @@ pub fn switch_on(object: &mut Value) {
     if object["kind"] == "Deployment" && object["metadata"]["name"] == "haptic" {
         let pod = &mut object["spec"]["template"]["spec"];
         let container = &mut pod["containers"][0];
-        let more = ["--webhook-listen=0.0.0.0:9443", "--webhook-tls=/webhook", "--metrics-listen=0.0.0.0:9090"];
-        push(&mut container["args"], more.map(Value::from));
+        push(&mut container["args"], ["--webhook-listen=0.0.0.0:9443", "--webhook-tls=/webhook"].map(Value::from));
+        let metrics = Value::from("--metrics-listen=0.0.0.0:9090");
+        if container["args"].as_array().is_some_and(|words| !words.contains(&metrics)) {
+            push(&mut container["args"], [metrics]);
+        }
         push(&mut container["volumeMounts"], [json!({ "name": "webhook", "mountPath": FOLDER })]);
         push(&mut container["ports"], [json!({ "name": "webhook", "containerPort": 9443 })]);
         push(&mut pod["volumes"], [json!({ "name": "webhook", "secret": { "secretName": SECRET_NAME } })]);

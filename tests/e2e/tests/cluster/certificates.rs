@@ -111,6 +111,9 @@ async fn failed_applies(served: &Served) -> Result<f64> {
             answer.status == 200 && answer.body.contains("haptic_certificate_expiry_timestamp_seconds"),
             "{answer:?}"
         );
+        let of = |line: &&str| line.starts_with("haptic_certificate_expiry_timestamp_seconds{");
+        ensure!(answer.body.lines().filter(of).count() == SECRETS.len(), "{answer:?}");
+        ensure!(answer.body.contains("haptic_certificate_renewals_total{"), "{answer:?}");
         let errors = answer.body.lines().filter(|line| line.starts_with("haptic_deployment_errors_total"));
         failed += errors.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
     }
