@@ -23,7 +23,7 @@ pub(crate) struct WebhookConfigurationOptions {
     #[arg(long, value_name = "NAME", default_value = "haptic-webhook")]
     service: String,
     /// What becomes of a write that nobody can judge
-    #[arg(long, value_enum, default_value = "fail")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "fail")]
     failure_policy: FailurePolicy,
     /// CA of the webhook's certificate (PEM); default: somebody else writes the caBundle
     #[arg(long, value_name = "FILE")]

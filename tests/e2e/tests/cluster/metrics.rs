@@ -127,7 +127,7 @@ async fn what_is_documented_is_there_and_counts() -> Result<()> {
 async fn admissions(served: &Served, webhook: &Webhook<'_>) -> Result<()> {
     let room = &served.room;
     let config = room.objects.get(TEMPLATE_CONFIG, room.system(), "shop").await?;
-    webhook.register(&config, "fail").await?;
+    webhook.register(&config, "Fail").await?;
     let bad = [("haptic.rs/load-balance", "heavy")];
     webhook.until_asked(&room.manifest(&ingress("bad", "bad.localhost", "/", &bad, "web"))?.remove(0)).await?;
     room.objects.try_out(&room.manifest(&ingress("good", "good.localhost", "/", &[], "web"))?.remove(0)).await?;
