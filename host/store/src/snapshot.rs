@@ -70,6 +70,8 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceState {
     pub(crate) arity: usize,
+    /// Objects may be mere metadata.
+    pub(crate) on_demand: bool,
     /// New whenever an object came, changed or went; unique in this process.
     pub(crate) revision: u64,
     pub(crate) objects: OrdMap<Key, Arc<Object>>,
@@ -175,7 +177,7 @@ impl Snapshot {
     pub fn list(&self, resource: &str) -> Result<Arc<[Arc<Object>]>, ReadError> {
         let state = self.state(resource)?;
         let list = state.list.get_or_init(|| state.objects.values().cloned().collect());
-        if list.iter().all(|object| object.wanted_version().is_none()) {
+        if !state.on_demand {
             return Ok(Arc::clone(list));
         }
         list.iter().filter_map(|object| self.whole(resource, object).transpose()).collect()
@@ -244,8 +246,8 @@ impl Snapshot {
 // === impl ResourceState ===
 
 impl ResourceState {
-    pub(crate) fn new(arity: usize, revision: u64) -> Self {
-        Self { arity, revision, objects: OrdMap::new(), list: OnceLock::new() }
+    pub(crate) fn new(arity: usize, on_demand: bool, revision: u64) -> Self {
+        Self { arity, on_demand, revision, objects: OrdMap::new(), list: OnceLock::new() }
     }
 
     fn keys_changed_since(&self, before: &Self) -> Option<Vec<Key>> {

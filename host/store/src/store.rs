@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use haptic_api::StorePolicy;
 use haptic_model::{Finding, FindingCode, ObjectRef, SourceLocation};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -245,7 +246,7 @@ impl Store {
 
 impl Resource {
     fn new(spec: WatchedResource) -> Self {
-        let state = ResourceState::new(spec.arity(), next());
+        let state = ResourceState::new(spec.arity(), spec.store == StorePolicy::OnDemand, next());
         Self { spec, entries: HashMap::new(), findings: BTreeMap::new(), state }
     }
 
