@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Subject,
+    kubernetes::asleep,
     stats::{self, Samples},
 };
 
@@ -28,15 +29,7 @@ pub(crate) fn measure(subject: &Subject) -> Result<()> {
 async fn measured(routes: usize) -> Result<()> {
     let change = |object: &mut Value| {
         switch_on(object);
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        if object["kind"] == "Deployment" && (name == "haptic" || name == "haproxy") {
-            object["spec"]["replicas"] = 0.into();
-        }
-        if object["kind"] == "HAProxyTemplateConfig" {
-            // Each adds its own cost, linear in the configuration: `haptic-bench` prints it apart.
-            object["spec"]["validators"] = json!([{ "plugin": "error-file", "files": ["general/*.http"] }]);
-            object["spec"]["plugins"] = json!([{ "name": "error-file" }, { "name": "network" }]);
-        }
+        asleep(object);
     };
     let served = Served::prepare("admission-bench").await?;
     let webhook = Webhook::prepare(&served).await?;

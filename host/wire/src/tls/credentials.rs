@@ -147,16 +147,13 @@ impl Credentials {
         let provider = provider();
         let algorithms = provider.signature_verification_algorithms;
         let verifier = PeerVerifier::new(&self.roots, Role::Controller, controller, algorithms);
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .expect("ring has suites of TLS 1.3")
             .with_client_cert_verifier(verifier)
             .with_single_cert(self.chain.clone(), self.key.clone_key())
             .map_err(|source| CredentialsError::Pair { source })?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(never_resumed(config))
     }
 
     /// The controller's side: TLS 1.3, HTTP/1.1, to servers that are the agent named `agent`.
@@ -308,6 +305,15 @@ pub(super) fn certificates(
         return Err(CredentialsError::Empty { part });
     }
     Ok(found)
+}
+
+/// HTTP/1.1 over sessions that are never resumed: a resumed one would skip the proof of identity, and would not see a
+/// renewed certificate.
+pub(super) fn never_resumed(mut config: ServerConfig) -> Arc<ServerConfig> {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
 }
 
 pub(super) fn provider() -> Arc<CryptoProvider> {

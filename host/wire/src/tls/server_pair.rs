@@ -2,13 +2,16 @@
 
 use std::{fmt, sync::Arc};
 
-use rustls::{ServerConfig, server::NoServerSessionStorage, version::TLS12, version::TLS13};
+use rustls::{
+    ServerConfig,
+    version::{TLS12, TLS13},
+};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _};
 use webpki::EndEntityCert;
 
 use crate::tls::{
     CredentialsError, CredentialsPart, NotAfter,
-    credentials::{certificates, provider},
+    credentials::{certificates, never_resumed, provider},
     peer,
 };
 
@@ -46,17 +49,13 @@ impl ServerPair {
     /// # Errors
     /// When the key is not the certificate's.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, CredentialsError> {
-        let mut config = ServerConfig::builder_with_provider(provider())
+        let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .expect("ring has suites of both")
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())
             .map_err(|source| CredentialsError::Pair { source })?;
-        // A resumed session would not see a renewed certificate.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(never_resumed(config))
     }
 }
 
