@@ -28,25 +28,30 @@ pub(crate) struct Assembled {
 
 pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -> Result<Rendered, RenderError> {
     let outside = merge::Outside::new(&outcome);
-    let (earlier, layout) = match memo.assembled.take() {
-        None => (None, None),
-        Some(Assembled { layout, shared, config, config_record, plan }) => {
-            let same_claims = layout.has_claims_of(&outcome.units);
-            (Some((shared, config, config_record, plan, same_claims)), Some(layout))
-        }
+    let earlier = memo.assembled.take();
+    let steps = earlier.as_ref().and_then(|earlier| earlier.layout.steps(&outcome.units));
+    let followed = match (&earlier, &steps) {
+        (Some(earlier), Some(steps)) => earlier.shared.follow(&outside, earlier.layout.units(), &outcome.units, steps),
+        _ => None,
     };
-    let shared = match &earlier {
-        Some((shared, .., true)) if shared.outside == outside => shared.clone(),
-        _ => merge::shared_files(outside, &outcome.units, earlier.as_ref().map(|(shared, ..)| shared))?,
+    let shared = match followed {
+        Some(shared) => shared,
+        None => merge::shared_files(outside, &outcome.units, earlier.as_ref().map(|earlier| &earlier.shared))?,
+    };
+    let (layout, earlier) = match earlier {
+        Some(Assembled { layout, config, config_record, plan, .. }) => {
+            (Some(layout), Some((config, config_record, plan)))
+        }
+        None => (None, None),
     };
     let units = outcome.units.len();
     let failed = outcome.units.iter().filter(|unit| unit.failed);
     let failed_units = failed.filter_map(|unit| unit.origin.unit.clone()).collect();
     let mut findings = outcome.records.findings.clone();
     findings.extend(outcome.units.iter().flat_map(|unit| unit.findings.iter().cloned()));
-    let followed = match layout {
-        Some(layout) => layout.follow(outcome),
-        None => Err(Box::new(outcome)),
+    let followed = match (layout, steps) {
+        (Some(layout), Some(steps)) => layout.follow(outcome, &steps),
+        _ => Err(Box::new(outcome)),
     };
     let (layout, changed) = match followed {
         Ok((layout, changed)) => (layout, Some(changed)),
@@ -58,7 +63,7 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
 
     let digest = Digest::of(&layout.written.text);
     let (config, config_record) = match &earlier {
-        Some((_, config, config_record, ..)) if config.digest == digest => (config.clone(), Arc::clone(config_record)),
+        Some((config, config_record, _)) if config.digest == digest => (config.clone(), Arc::clone(config_record)),
         _ => {
             let path = FilePath::new(CONFIG_PATH).expect("the configuration's path is valid");
             let content = layout.written.text.clone();
@@ -75,9 +80,12 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     let mut sources = SourceMap { files: shared.sources.clone() };
     sources.files.insert(config.path.clone(), Arc::clone(&layout.written.spans));
     let backends = match (&earlier, changed) {
-        (Some((.., plan, _)), Some(changed)) => {
+        (Some((.., plan)), Some(changed)) => {
             let mut backends = plan.backends.clone();
-            backends.extend(changed.into_iter().map(|record| (Arc::clone(&record.name), record)));
+            backends.extend(changed.now.into_iter().map(|record| (Arc::clone(&record.name), record)));
+            for gone in &changed.gone {
+                backends.remove(gone);
+            }
             backends
         }
         _ => layout.backend_records(),

@@ -9,6 +9,7 @@
 //! TemplateSet ─compile→ Renderer ─render(Snapshot, Memo)→ core text + units ─assemble→ Rendered
 //! ```
 
+mod align;
 mod answers;
 mod assemble;
 mod blocks;
@@ -18,6 +19,7 @@ mod filters;
 mod functions;
 mod locate;
 mod memo;
+mod readers;
 mod records;
 mod resources;
 mod session;

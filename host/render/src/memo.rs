@@ -12,12 +12,10 @@ use std::{
 use haptic_model::ObjectRef;
 use haptic_store::{Changes, Read, Snapshot, Stamp};
 
-use crate::{
-    Inputs,
-    assemble::Assembled,
-    records::UnitOutput,
-    snippet::{Played, Readers},
-};
+use crate::{Inputs, assemble::Assembled, records::UnitOutput, snippet::Played};
+
+/// What a unit read, with the answers of that moment.
+pub(crate) type UnitReads = Arc<[(Read, Stamp)]>;
 
 /// Reused between renders of one [`crate::Renderer`]. It only saves work: the bytes never depend on it. A clone shares
 /// the outputs of units and goes its own way from then on.
@@ -51,7 +49,7 @@ pub struct Memo {
 #[derive(Clone)]
 struct Remembered {
     item: u64,
-    reads: Arc<[(Read, Stamp)]>,
+    reads: UnitReads,
     output: Arc<UnitOutput>,
 }
 
@@ -170,8 +168,8 @@ impl Memo {
     }
 
     /// What `unit` read; nothing if it is not remembered.
-    pub(crate) fn reads(&self, unit: &str) -> &[(Read, Stamp)] {
-        self.units.get(unit).map(|unit| &*unit.reads).unwrap_or_default()
+    pub(crate) fn reads(&self, unit: &str) -> UnitReads {
+        self.units.get(unit).map(|unit| Arc::clone(&unit.reads)).unwrap_or_default()
     }
 
     /// What a snippet gave in the last render, with the indices of its units whose reads may have changed, if it would
@@ -200,13 +198,9 @@ impl Memo {
         self.played.insert(Arc::clone(snippet), played);
     }
 
-    /// Which units of `keys` read what.
-    pub(crate) fn readers<'a>(&self, keys: impl Iterator<Item = &'a Arc<str>>) -> Readers {
-        let mut readers = Readers::default();
-        for (index, key) in keys.enumerate() {
-            readers.add(index, self.reads(key));
-        }
-        readers
+    /// What a snippet gave in an earlier render, for who has run it again.
+    pub(crate) fn forget_played(&mut self, snippet: &str) -> Option<Played> {
+        self.played.remove(snippet)
     }
 }
 

@@ -162,6 +162,18 @@ fn declared_twice(what: &str, name: &str) -> Cause {
     Cause::data(FindingCode::InvalidValue, format!("{what} `{name}` is declared twice with different content"))
 }
 
+// === impl Claims ===
+
+impl Claims {
+    /// Whether both claim the same but for entries of maps.
+    pub(crate) fn only_map_entries_differ(&self, other: &Self) -> bool {
+        self.maps == other.maps
+            && self.crt_lists == other.crt_lists
+            && self.crt_list_entries == other.crt_list_entries
+            && self.files == other.files
+    }
+}
+
 // === impl Precedence ===
 
 impl Precedence {

@@ -1,14 +1,13 @@
 //! `hook`: snippets rendered by the name that others gave them, each remembered as a whole.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use haptic_store::{Changes, Read, Stamp};
+use haptic_store::{Read, Stamp};
 use minijinja::{Error, State, Value};
 
 use crate::{
+    memo::UnitReads,
+    readers::{Reader, Readers},
     records::{Records, UnitOutput},
     session::{self, Frame, safe, try_with, with},
     sink::MARK,
@@ -37,16 +36,8 @@ pub(crate) struct Played {
 pub(crate) struct PlayedUnit {
     pub(crate) given: Given,
     pub(crate) output: Arc<UnitOutput>,
-}
-
-/// Which units, by index, read what.
-#[derive(Clone, Default)]
-pub(crate) struct Readers(HashMap<Arc<str>, ResourceReaders>);
-
-#[derive(Clone, Default)]
-struct ResourceReaders {
-    lists: BTreeSet<usize>,
-    fetches: HashMap<Box<[Arc<str>]>, Vec<usize>>,
+    /// What the output was made from.
+    reads: UnitReads,
 }
 
 /// Renders every snippet below `name`. Every variable is a global, so a snippet needs nothing of the context that calls
@@ -83,9 +74,16 @@ fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
         session.records().append(&frame.records)?;
         let Some(reads) = frame.reads.complete() else { return Ok(()) };
         let outputs = session.units[first..].iter().cloned();
-        let units: Vec<PlayedUnit> =
-            frame.given.into_iter().zip(outputs).map(|(given, output)| PlayedUnit { given, output }).collect();
-        let readers = session.memo.readers(units.iter().map(|unit| &unit.given.key));
+        let units: Vec<PlayedUnit> = frame
+            .given
+            .into_iter()
+            .zip(outputs)
+            .map(|(given, output)| PlayedUnit { reads: session.memo.reads(&given.key), given, output })
+            .collect();
+        let readers = match session.memo.forget_played(snippet) {
+            Some(earlier) => earlier.readers.follow(&earlier.units, &units),
+            None => Readers::new(&units),
+        };
         let records = frame.records;
         let played = Played { render: 0, reads, records, text: text.clone(), first, units, readers, looked_at: 0 };
         session.memo.keep(snippet, played, false);
@@ -104,16 +102,15 @@ fn replay(state: &mut State, snippet: &Arc<str>) -> Result<Option<String>, Error
     let Some((mut played, touched)) = replayable else { return Ok(None) };
     for index in &touched {
         let unit = &mut played.units[*index];
-        let reads_before = with(|session| session.memo.reads(&unit.given.key).to_vec())?;
         let output = unit::evaluate(state, &unit.given)?;
         if output.text != unit.output.text {
             // Its text stands among the snippet's own, which may have done anything with it.
             return Ok(None);
         }
         if !Arc::ptr_eq(&output, &unit.output) {
-            played.readers.remove(*index, &reads_before);
-            with(|session| played.readers.add(*index, session.memo.reads(&unit.given.key)))?;
-            unit.output = output;
+            let reads = with(|session| session.memo.reads(&unit.given.key))?;
+            played.readers.reads_instead(*index, &unit.reads, &reads);
+            (unit.output, unit.reads) = (output, reads);
         }
     }
     played.looked_at = touched.len() as u64;
@@ -148,54 +145,14 @@ fn renumbered(text: &str, from: usize, to: usize) -> String {
     renumbered
 }
 
-// === impl Readers ===
+// === impl PlayedUnit ===
 
-impl Readers {
-    pub(crate) fn add(&mut self, unit: usize, reads: &[(Read, Stamp)]) {
-        for (read, _) in reads {
-            let readers = self.0.entry(Arc::clone(read.resource())).or_default();
-            match read {
-                Read::List { .. } => drop(readers.lists.insert(unit)),
-                Read::Fetch { keys, .. } => readers.fetches.entry(keys.clone()).or_default().push(unit),
-            }
-        }
+impl Reader for PlayedUnit {
+    fn key(&self) -> &str {
+        &self.given.key
     }
 
-    fn remove(&mut self, unit: usize, reads: &[(Read, Stamp)]) {
-        for (read, _) in reads {
-            let Some(readers) = self.0.get_mut(read.resource()) else { continue };
-            match read {
-                Read::List { .. } => drop(readers.lists.remove(&unit)),
-                Read::Fetch { keys, .. } => {
-                    if let Some(units) = readers.fetches.get_mut(keys) {
-                        units.retain(|other| *other != unit);
-                        if units.is_empty() {
-                            readers.fetches.remove(keys);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The units of which a read may have another answer now, in order.
-    pub(crate) fn affected(&self, changes: &Changes) -> Vec<usize> {
-        let mut affected = BTreeSet::new();
-        for (resource, keys) in changes.by_resource() {
-            let Some(readers) = self.0.get(resource) else { continue };
-            affected.extend(&readers.lists);
-            match keys {
-                None => affected.extend(readers.fetches.values().flatten()),
-                Some(keys) => {
-                    for key in keys {
-                        // A fetch may name fewer components than a key has.
-                        for length in 1..=key.len() {
-                            affected.extend(readers.fetches.get(&key[..length]).into_iter().flatten());
-                        }
-                    }
-                }
-            }
-        }
-        affected.into_iter().collect()
+    fn reads(&self) -> &UnitReads {
+        &self.reads
     }
 }

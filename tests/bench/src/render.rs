@@ -61,6 +61,24 @@ pub(crate) fn measure(subject: &Subject) -> Result<()> {
         anyhow::ensure!(rendered == 1, "one unit is rendered again, not {rendered}");
     }
     warm.print("render after one endpoint changed", "1 ms");
+
+    let mut added = Samples::default();
+    for number in subject.routes..subject.routes + WARM {
+        let (service, slice) = (cluster::service(number), cluster::slice(number, "127.9.0.1", 8080));
+        fs::write(root.join(format!("added-{number}.yaml")), format!("{service}---\n{slice}"))?;
+        store.sync(&source.scan().changes);
+        renderer.render(&inputs(&store), &mut memo)?;
+        fs::write(root.join(format!("route-{number}.yaml")), cluster::ingress(number))?;
+        store.sync(&source.scan().changes);
+        let now = inputs(&store);
+        let began = Instant::now();
+        let rendered = renderer.render(&now, &mut memo)?;
+        added.push(began.elapsed());
+        anyhow::ensure!(rendered.plan.backends.len() == number + 1, "the new Ingress has its backend");
+        let (_, rendered) = memo.hits_and_misses();
+        anyhow::ensure!(rendered == 1, "one unit is rendered, not {rendered}");
+    }
+    added.print("render after an Ingress was added", "");
     Ok(())
 }
 

@@ -87,16 +87,41 @@ fn check_binds(compiled: &Compiled, outcome: &Outcome, text: &str) -> Result<(),
     Err(RenderError { findings: vec![finding] })
 }
 
-/// The written text with what is needed to change a backend in its place.
+/// The written text with what is needed to change backends in it.
 #[derive(Clone)]
 pub(super) struct Written {
     pub(super) text: Bytes,
     /// For the plan: core, profiles, backends, in the order of the text.
     pub(super) sections: Vec<SectionRecord>,
-    /// Who wrote which lines; the backends' spans are the last ones.
+    /// Who wrote which lines.
     pub(super) spans: Arc<Vec<SourceSpan>>,
-    /// Where the text of each backend begins, by name.
-    pub(super) starts: Vec<usize>,
+    /// The index of the first backend's span; those of the others follow.
+    first_span: usize,
+    /// Of each backend, by name. Their text is the last part of all text.
+    sizes: Vec<Size>,
+}
+
+/// A change of one backend.
+pub(super) enum Edit {
+    Removed {
+        section: Arc<BackendSection>,
+    },
+    Replaced {
+        now: Arc<BackendSection>,
+    },
+    Inserted {
+        section: Arc<BackendSection>,
+        /// The index of the unit that declares it.
+        unit: usize,
+        origin: Arc<Origin>,
+    },
+}
+
+/// Of a backend in the text, with the empty line before it.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    bytes: usize,
+    lines: u32,
 }
 
 pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units: &[Arc<UnitOutput>]) -> Written {
@@ -126,16 +151,18 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
         line += 1 + lines(&profile.section.text);
         sections.push(profile_section(&profile.section.record));
     }
-    let mut starts = Vec::with_capacity(backends.len());
+    let first_span = spans.len();
+    let mut sizes = Vec::with_capacity(backends.len());
     for (backend, unit) in backends.values() {
         text.extend_from_slice(b"\n");
-        starts.push(text.len());
         text.extend_from_slice(backend.text.as_bytes());
         spans.push(SourceSpan { first_line: line + 1, origin: origin_of(*unit) });
-        line += 1 + lines(&backend.text);
+        let size = Size::of(backend);
+        line += size.lines;
+        sizes.push(size);
         sections.push(backend_section(&backend.record, backend.digest));
     }
-    Written { text: text.freeze(), sections, spans: Arc::new(spans), starts }
+    Written { text: text.freeze(), sections, spans: Arc::new(spans), first_span, sizes }
 }
 
 /// Splits at section keywords, which only names parts for a person: every byte is in some section, and equality of
@@ -167,53 +194,129 @@ fn begins_section(line: &str) -> bool {
 }
 
 fn lines(text: &str) -> u32 {
-    u32::try_from(text.bytes().filter(|b| *b == b'\n').count()).unwrap_or(u32::MAX)
+    newlines(text.bytes())
+}
+
+fn newlines(bytes: impl Iterator<Item = u8>) -> u32 {
+    u32::try_from(bytes.filter(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX)
+}
+
+// === impl Edit ===
+
+impl Edit {
+    pub(super) fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Removed { section } | Self::Inserted { section, .. } => &section.record.name,
+            Self::Replaced { now } => &now.record.name,
+        }
+    }
+
+    /// Whether one of this name was there.
+    fn takes_a_place(&self) -> bool {
+        !matches!(self, Self::Inserted { .. })
+    }
+
+    fn now(&self) -> Option<&BackendSection> {
+        match self {
+            Self::Removed { .. } => None,
+            Self::Replaced { now } => Some(now),
+            Self::Inserted { section, .. } => Some(section),
+        }
+    }
+}
+
+// === impl Size ===
+
+impl Size {
+    fn of(section: &BackendSection) -> Self {
+        Self { bytes: section.text.len() + 1, lines: 1 + lines(&section.text) }
+    }
 }
 
 // === impl Written ===
 
 impl Written {
-    /// Where a backend stands among the backends.
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
-        let backends = &self.sections[self.sections.len() - self.starts.len()..];
-        backends.binary_search_by(|section| section.name.as_ref().cmp(name)).ok()
-    }
+    /// Makes changes of backends, in the order of their names. A name is changed once at most.
+    pub(super) fn edit(&mut self, edits: &[Edit]) {
+        let first = self.sections.len() - self.sizes.len();
+        let begin = self.text.len() - self.sizes.iter().map(|size| size.bytes).sum::<usize>();
+        let place = |edit: &Edit| self.sections[first..].partition_point(|section| section.name < *edit.name());
+        let places: Vec<usize> = edits.iter().map(place).collect();
+        let changes = || edits.iter().zip(&places);
 
-    /// Puts backends in the place of others: `(position, old text, new section)`, in the order of the positions.
-    pub(super) fn replace(&mut self, replaced: &[(usize, Arc<str>, Arc<BackendSection>)]) {
-        let grown = |(_, old, new): &(usize, Arc<str>, Arc<BackendSection>)| new.text.len().saturating_sub(old.len());
-        let mut text = BytesMut::with_capacity(self.text.len() + replaced.iter().map(grown).sum::<usize>());
+        let mut offsets = Vec::with_capacity(self.sizes.len() + 1);
+        offsets.push(begin);
+        offsets.extend(self.sizes.iter().scan(begin, |end, size| {
+            *end += size.bytes;
+            Some(*end)
+        }));
+        let grown = edits.iter().filter_map(Edit::now).map(|section| section.text.len() + 1).sum::<usize>();
+        let mut text = BytesMut::with_capacity(self.text.len() + grown);
         let mut copied = 0;
-        for (position, old, new) in replaced {
-            text.extend_from_slice(&self.text[copied..self.starts[*position]]);
-            text.extend_from_slice(new.text.as_bytes());
-            copied = self.starts[*position] + old.len();
+        for (edit, place) in changes() {
+            text.extend_from_slice(&self.text[copied..offsets[*place]]);
+            copied = offsets[*place + usize::from(edit.takes_a_place())];
+            if let Some(section) = edit.now() {
+                text.extend_from_slice(b"\n");
+                text.extend_from_slice(section.text.as_bytes());
+            }
         }
         text.extend_from_slice(&self.text[copied..]);
         self.text = text.freeze();
-        let first_backend = self.sections.len() - self.starts.len();
-        for (position, old, new) in replaced {
-            self.sections[first_backend + position] = backend_section(&new.record, new.digest);
-            self.shift(*position, old, &new.text);
+
+        let size = |(edit, place): (&Edit, &usize)| (*place, edit.takes_a_place(), edit.now().map(Size::of));
+        let moves_lines = changes().any(|(edit, place)| {
+            let lines = edit.now().map(|section| Size::of(section).lines);
+            !edit.takes_a_place() || lines != Some(self.sizes[*place].lines)
+        });
+        self.sizes = spliced(std::mem::take(&mut self.sizes), changes().map(size));
+        if moves_lines {
+            self.move_spans(changes(), begin);
         }
+        let section = |edit: &Edit| edit.now().map(|now| backend_section(&now.record, now.digest));
+        let sections = changes().map(|(edit, place)| (first + place, edit.takes_a_place(), section(edit)));
+        self.sections = spliced(std::mem::take(&mut self.sections), sections);
     }
 
-    /// Moves what stands behind a backend whose text was replaced.
-    fn shift(&mut self, position: usize, old: &str, new: &str) {
-        if old.len() != new.len() {
-            for start in &mut self.starts[position + 1..] {
-                *start = *start - old.len() + new.len();
-            }
+    /// Writes anew on which line each backend begins; the first one's text begins at byte `begin`.
+    fn move_spans<'a>(&mut self, changes: impl Iterator<Item = (&'a Edit, &'a usize)>, begin: usize) {
+        let mut spans = self.spans.to_vec();
+        let backends = spans.split_off(self.first_span);
+        let origins: Vec<Arc<Origin>> = backends.into_iter().map(|span| span.origin).collect();
+        let changed = changes.map(|(edit, place)| {
+            let origin = match edit {
+                Edit::Removed { .. } => None,
+                Edit::Replaced { .. } => Some(Arc::clone(&origins[*place])),
+                Edit::Inserted { origin, .. } => Some(Arc::clone(origin)),
+            };
+            (*place, edit.takes_a_place(), origin)
+        });
+        let changed: Vec<_> = changed.collect();
+        let mut line = 1 + newlines(self.text[..begin].iter().copied());
+        for (origin, size) in spliced(origins, changed.into_iter()).into_iter().zip(&self.sizes) {
+            spans.push(SourceSpan { first_line: line + 1, origin });
+            line += size.lines;
         }
-        let (lines_before, lines_now) = (lines(old), lines(new));
-        if lines_before != lines_now {
-            let spans = Arc::make_mut(&mut self.spans);
-            let behind = spans.len() - self.starts.len() + position + 1;
-            for span in &mut spans[behind..] {
-                span.first_line = span.first_line - lines_before + lines_now;
-            }
-        }
+        self.spans = Arc::new(spans);
     }
+}
+
+/// `old` with changes in the order of their places: `(place among the old ones, whether that one goes, what comes before
+/// the next one)`.
+fn spliced<T>(old: Vec<T>, changes: impl Iterator<Item = (usize, bool, Option<T>)>) -> Vec<T> {
+    let mut new = Vec::with_capacity(old.len() + changes.size_hint().0);
+    let mut taken = 0;
+    let mut rest = old.into_iter();
+    for (place, goes, comes) in changes {
+        new.extend(rest.by_ref().take(place - taken));
+        taken = place + usize::from(goes);
+        if goes {
+            rest.next();
+        }
+        new.extend(comes);
+    }
+    new.extend(rest);
+    new
 }
 
 // === impl Core ===

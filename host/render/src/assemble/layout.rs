@@ -1,16 +1,20 @@
-//! What stands in `haproxy.cfg`, merged from all units. A change of some backends in their places is followed without
-//! merging and writing everything again.
+//! What stands in `haproxy.cfg`, merged from all units. Units that come, go or change are followed without merging and
+//! writing everything again, as long as they change nothing but backends.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
 use haptic_model::{BackendRecord, BindRecord, Finding, ProfileRecord};
 
-use super::{config, conflict};
+use super::{
+    config::{self, Edit},
+    conflict,
+};
 use crate::{
     RenderError,
+    align::{Step, align},
     compile::Compiled,
     records::{BackendSection, ProfileSection, Records, UnitOutput},
     session::Outcome,
@@ -49,11 +53,19 @@ pub(super) struct Layout {
     pub(super) written: config::Written,
 }
 
-/// What differs between two outputs of a unit, where only backends in their places do.
-struct Difference {
-    unit: usize,
-    /// `(position, old text, new section)`
-    backends: Vec<(usize, Arc<str>, Arc<BackendSection>)>,
+/// The backends that are not as they were.
+#[derive(Default)]
+pub(super) struct ChangedBackends {
+    pub(super) now: Vec<Arc<BackendRecord>>,
+    pub(super) gone: Vec<Arc<str>>,
+}
+
+/// Both sides of a step; nothing where a unit came or went.
+struct Sides<'a> {
+    old: Option<(usize, &'a UnitOutput)>,
+    new: Option<&'a UnitOutput>,
+    /// How many of the old units stand before it.
+    after: usize,
 }
 
 // === impl Layout ===
@@ -73,109 +85,160 @@ impl Layout {
         Ok(Self { core, records, units, profiles, backends, binds, declared_twice, conflicts, written })
     }
 
-    /// Whether these units put the same into shared files as those of this layout, and the same ones win.
-    pub(super) fn has_claims_of(&self, units: &[Arc<UnitOutput>]) -> bool {
-        let same = |old: &Arc<UnitOutput>, new: &Arc<UnitOutput>| {
-            Arc::ptr_eq(old, new) || (Arc::ptr_eq(&old.claims, &new.claims) && old.precedence == new.precedence)
-        };
-        self.units.len() == units.len() && self.units.iter().zip(units).all(|(old, new)| same(old, new))
+    /// What became of the units; `None` = what stayed is in another order.
+    pub(super) fn steps(&self, units: &[Arc<UnitOutput>]) -> Option<Vec<Step>> {
+        align(&self.units, units, |unit| unit.origin.unit.as_deref().unwrap_or_default())
+    }
+
+    pub(super) fn units(&self) -> &[Arc<UnitOutput>] {
+        &self.units
     }
 
     /// This layout as it is with another outcome, and the backends that changed; the outcome back if more than backends
-    /// in their places changed.
-    pub(super) fn follow(mut self, outcome: Outcome) -> Result<(Self, Vec<Arc<BackendRecord>>), Box<Outcome>> {
-        let Some(differences) = self.differences(&outcome) else { return Err(Box::new(outcome)) };
-        let mut replaced = Vec::new();
-        for Difference { unit, backends } in differences {
-            self.count_profiles(unit, &outcome.units[unit]);
-            replaced.extend(backends);
-        }
+    /// changed.
+    pub(super) fn follow(mut self, outcome: Outcome, steps: &[Step]) -> Result<(Self, ChangedBackends), Box<Outcome>> {
+        let Some(edits) = self.edits(&outcome, steps) else { return Err(Box::new(outcome)) };
+        self.count_profiles(&outcome.units, steps);
         if self.profiles.values().any(|used| used.uses == 0) {
             return Err(Box::new(outcome));
         }
-        replaced.sort_by_key(|(position, ..)| *position);
-        for (.., section) in &replaced {
-            if let Some((known, _)) = self.backends.get_mut(&section.record.name) {
-                *known = Arc::clone(section);
+        self.renumber(steps);
+        let mut changed = ChangedBackends::default();
+        for edit in &edits {
+            match edit {
+                Edit::Removed { section } => {
+                    self.backends.remove(&section.record.name);
+                    changed.gone.push(Arc::clone(&section.record.name));
+                }
+                Edit::Replaced { now } => {
+                    if let Some((known, _)) = self.backends.get_mut(&now.record.name) {
+                        *known = Arc::clone(now);
+                    }
+                    changed.now.push(Arc::clone(&now.record));
+                }
+                Edit::Inserted { section, unit, .. } => {
+                    self.backends.insert(Arc::clone(&section.record.name), (Arc::clone(section), Some(*unit)));
+                    changed.now.push(Arc::clone(&section.record));
+                }
             }
         }
-        if !replaced.is_empty() {
-            self.written.replace(&replaced);
+        if !edits.is_empty() {
+            self.written.edit(&edits);
         }
         self.units = outcome.units;
-        let changed = replaced.into_iter().map(|(.., section)| Arc::clone(&section.record)).collect();
         Ok((self, changed))
     }
 
-    /// `None` = more than backends in their places.
-    fn differences(&self, outcome: &Outcome) -> Option<Vec<Difference>> {
-        let comparable = self.core == outcome.core
-            && self.units.len() == outcome.units.len()
-            && self.records.same_configuration(&outcome.records);
-        if !comparable {
+    /// What to change in the text, in the order of the names; `None` = more than backends.
+    fn edits(&self, outcome: &Outcome, steps: &[Step]) -> Option<Vec<Edit>> {
+        if self.core != outcome.core || !self.records.same_configuration(&outcome.records) {
             return None;
         }
-        let pairs = self.units.iter().zip(&outcome.units).enumerate();
-        let changed = pairs.filter(|(_, (old, new))| !Arc::ptr_eq(old, new));
-        changed.map(|(index, (old, new))| self.difference(index, old, new)).collect()
-    }
-
-    fn difference(&self, unit: usize, old: &UnitOutput, new: &UnitOutput) -> Option<Difference> {
-        let in_place = Arc::ptr_eq(&old.text, &new.text)
-            && Arc::ptr_eq(&old.binds, &new.binds)
-            && old.precedence == new.precedence
-            && old.backends.len() == new.backends.len()
-            && self.knows_profiles(new)
-            && self.keeps_owners(unit, old, new);
-        if !in_place {
-            return None;
-        }
-        let mut backends = Vec::new();
-        for (before, now) in old.backends.iter().zip(new.backends.iter()) {
-            if Arc::ptr_eq(before, now) {
+        let mut edits = Vec::new();
+        let mut inserted: HashSet<&str> = HashSet::new();
+        let mut after = 0;
+        for step in steps {
+            let (old, new) = match *step {
+                Step::Kept(old, new) => (Some(old), Some(new)),
+                Step::Gone(old) => (Some(old), None),
+                Step::New(new) => (None, Some(new)),
+            };
+            let sides = Sides {
+                old: old.map(|index| (index, &*self.units[index])),
+                new: new.map(|index| &*outcome.units[index]),
+                after,
+            };
+            after += usize::from(old.is_some());
+            if let (Some((_, old)), Some(new)) = (sides.old, sides.new)
+                && std::ptr::eq(old, new)
+            {
                 continue;
             }
-            let owner = self.backends.get(&now.record.name).and_then(|(_, owner)| *owner);
-            let name = &now.record.name;
-            if before.record.name != *name || owner != Some(unit) || self.declared_twice.contains(name) {
+            if !sides.only_backends() || !self.keeps_profiles(&sides) {
                 return None;
             }
-            backends.push((self.written.position(&now.record.name)?, Arc::clone(&before.text), Arc::clone(now)));
+            let sections = |unit: Option<_>| unit.map(|unit: &UnitOutput| unit.backends.as_slice()).unwrap_or_default();
+            let (before, now) = (sections(sides.old.map(|(_, unit)| unit)), sections(sides.new));
+            let named = |sections: &[Arc<BackendSection>], name: &str| {
+                sections.iter().find(|section| *section.record.name == *name).cloned()
+            };
+            for section in before {
+                let name = &section.record.name;
+                let now = named(now, name);
+                if now.as_ref().is_some_and(|now| Arc::ptr_eq(now, section)) {
+                    continue;
+                }
+                let owner = self.backends.get(name).and_then(|(_, owner)| *owner);
+                if owner != old || self.declared_twice.contains(name) {
+                    return None;
+                }
+                let removed = || Edit::Removed { section: Arc::clone(section) };
+                edits.push(now.map_or_else(removed, |now| Edit::Replaced { now }));
+            }
+            for section in now.iter().filter(|section| named(before, &section.record.name).is_none()) {
+                if self.backends.contains_key(&section.record.name) || !inserted.insert(&section.record.name) {
+                    return None;
+                }
+                let unit = new.expect("who declares it is there");
+                let origin = Arc::clone(&outcome.units[unit].origin);
+                edits.push(Edit::Inserted { section: Arc::clone(section), unit, origin });
+            }
         }
-        Some(Difference { unit, backends })
+        edits.sort_by(|a, b| a.name().cmp(b.name()));
+        Some(edits)
     }
 
-    /// Whether a unit declares no profile that is new.
-    fn knows_profiles(&self, new: &UnitOutput) -> bool {
-        new.profiles.iter().all(|profile| self.profiles.contains_key(&profile.record.name))
-    }
-
-    /// Whether every profile stays that of the same unit.
-    fn keeps_owners(&self, unit: usize, old: &UnitOutput, new: &UnitOutput) -> bool {
-        if Arc::ptr_eq(&old.profiles, &new.profiles) {
-            return true;
-        }
-        let declares = |output: &UnitOutput, name: &str| output.profiles.iter().any(|it| *it.record.name == *name);
+    /// Whether no profile comes or goes, and every one stays that of the same unit.
+    fn keeps_profiles(&self, sides: &Sides<'_>) -> bool {
+        let declared = |unit: Option<&UnitOutput>, name: &str| {
+            unit.is_some_and(|unit| unit.profiles.iter().any(|it| *it.record.name == *name))
+        };
+        let old = sides.old.map(|(_, unit)| unit);
         let owner = |name: &str| self.profiles.get(name).and_then(|used| used.owner);
-        let lost = |name: &str| owner(name) == Some(unit) && !declares(new, name);
-        let won = |name: &str| owner(name).is_some_and(|owner| owner > unit);
-        !old.profiles.iter().any(|it| lost(&it.record.name)) && !new.profiles.iter().any(|it| won(&it.record.name))
+        let lost =
+            |name: &str| sides.old.is_some_and(|(index, _)| owner(name) == Some(index)) && !declared(sides.new, name);
+        let won = |name: &str| !declared(old, name) && owner(name).is_some_and(|owner| owner >= sides.after);
+        let before = old.iter().flat_map(|unit| unit.profiles.iter());
+        let mut now = sides.new.iter().flat_map(|unit| unit.profiles.iter());
+        !before.into_iter().any(|it| lost(&it.record.name))
+            && now.all(|it| self.profiles.contains_key(&it.record.name) && !won(&it.record.name))
     }
 
-    fn count_profiles(&mut self, unit: usize, new: &UnitOutput) {
-        let old = Arc::clone(&self.units[unit]);
-        if Arc::ptr_eq(&old.profiles, &new.profiles) {
+    fn count_profiles(&mut self, units: &[Arc<UnitOutput>], steps: &[Step]) {
+        for step in steps {
+            let (old, new) = match *step {
+                Step::Kept(old, new) if Arc::ptr_eq(&self.units[old].profiles, &units[new].profiles) => continue,
+                Step::Kept(old, new) => (Some(old), Some(new)),
+                Step::Gone(old) => (Some(old), None),
+                Step::New(new) => (None, Some(new)),
+            };
+            for profile in new.iter().flat_map(|index| units[*index].profiles.iter()) {
+                if let Some(used) = self.profiles.get_mut(&profile.record.name) {
+                    used.uses += 1;
+                }
+            }
+            for profile in old.iter().flat_map(|index| self.units[*index].profiles.iter()) {
+                if let Some(used) = self.profiles.get_mut(&profile.record.name) {
+                    used.uses -= 1;
+                }
+            }
+        }
+    }
+
+    /// Owners are indices of units, and those moved. What a unit that went has owned is removed, or was not followed.
+    fn renumber(&mut self, steps: &[Step]) {
+        if steps.iter().all(|step| matches!(step, Step::Kept(old, new) if old == new)) {
             return;
         }
-        for profile in new.profiles.iter() {
-            if let Some(used) = self.profiles.get_mut(&profile.record.name) {
-                used.uses += 1;
+        let mut moved = vec![None; self.units.len()];
+        for step in steps {
+            if let Step::Kept(old, new) = *step {
+                moved[old] = Some(new);
             }
         }
-        for profile in old.profiles.iter() {
-            if let Some(used) = self.profiles.get_mut(&profile.record.name) {
-                used.uses -= 1;
-            }
+        let owners = self.backends.values_mut().map(|(_, owner)| owner);
+        for owner in owners.chain(self.profiles.values_mut().map(|used| &mut used.owner)) {
+            *owner = owner.and_then(|index| moved[index]);
         }
     }
 
@@ -185,6 +248,24 @@ impl Layout {
 
     pub(super) fn backend_records(&self) -> BTreeMap<Arc<str>, Arc<BackendRecord>> {
         self.backends.iter().map(|(name, (section, _))| (Arc::clone(name), Arc::clone(&section.record))).collect()
+    }
+}
+
+// === impl Sides ===
+
+impl Sides<'_> {
+    /// Whether nothing differs that stands elsewhere than in a backend.
+    fn only_backends(&self) -> bool {
+        let alone = |unit: &UnitOutput| unit.text.trim().is_empty() && unit.binds.is_empty();
+        match (self.old, self.new) {
+            (Some((_, old)), Some(new)) => {
+                Arc::ptr_eq(&old.text, &new.text)
+                    && Arc::ptr_eq(&old.binds, &new.binds)
+                    && old.precedence == new.precedence
+            }
+            (Some((_, unit)), None) | (None, Some(unit)) => alone(unit),
+            (None, None) => true,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Files that many units write into: maps and crt-lists merged entry by entry, other files by path.
 
+mod follow;
+
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -25,6 +27,8 @@ pub(super) struct SharedFiles {
     pub(super) files: BTreeMap<FilePath, SharedFile>,
     pub(super) sources: BTreeMap<FilePath, Arc<Vec<SourceSpan>>>,
     pub(super) findings: Vec<Finding>,
+    /// Keys of maps that are claimed more than once.
+    contested: BTreeSet<(FilePath, Arc<str>)>,
 }
 
 #[derive(Clone)]
@@ -53,6 +57,14 @@ struct MergedMap<'a> {
     entries: Vec<(&'a MapClaim, Claimant<'a>)>,
 }
 
+/// A line of a map, and who claims it.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) key: &'a Arc<str>,
+    pub(super) value: &'a Arc<str>,
+    pub(super) origin: &'a Arc<Origin>,
+}
+
 pub(super) fn shared_files(
     outside: Outside,
     units: &[Arc<UnitOutput>],
@@ -63,10 +75,17 @@ pub(super) fn shared_files(
         files: BTreeMap::new(),
         sources: BTreeMap::new(),
         findings: Vec::new(),
+        contested: BTreeSet::new(),
     };
     let literal = literal_map_lines(&outside)?;
-    for (path, map) in merge_maps(&outside, &literal, units, &mut merged.findings) {
-        merged.add_map(path, &map, earlier);
+    for (path, map) in merge_maps(&outside, &literal, units, &mut merged.findings, &mut merged.contested) {
+        let outside = Arc::new(Origin { template: path.as_str().into(), unit: None, object: None });
+        let lines = map.entries.iter().map(|(claim, claimant)| Line {
+            key: &claim.key,
+            value: &claim.value,
+            origin: claimant.map_or(&outside, |unit| &unit.origin),
+        });
+        merged.add_map(path, map.ordered, lines, earlier);
     }
     merge_crt_lists(&outside, units, &mut merged);
     merge_files(&outside, units, &mut merged);
@@ -78,6 +97,7 @@ fn merge_maps<'a>(
     literal: &'a [MapClaim],
     units: &'a [Arc<UnitOutput>],
     findings: &mut Vec<Finding>,
+    contested: &mut BTreeSet<(FilePath, Arc<str>)>,
 ) -> BTreeMap<&'a FilePath, MergedMap<'a>> {
     let mut maps: BTreeMap<&FilePath, MergedMap<'a>> = BTreeMap::new();
     let mut declare = |declaration: &'a MapDeclaration| {
@@ -99,6 +119,7 @@ fn merge_maps<'a>(
             }
             Some((index, holder)) => {
                 let index = *index;
+                contested.insert((claim.map.clone(), Arc::clone(&claim.key)));
                 if map.entries[index].0.value == claim.value {
                     continue;
                 }
@@ -263,40 +284,43 @@ impl SharedFiles {
         self.files.insert(file.path.clone(), SharedFile { file, record });
     }
 
-    fn add_map(&mut self, path: &FilePath, map: &MergedMap<'_>, earlier: Option<&SharedFiles>) {
-        let mut text = String::with_capacity(map.entries.iter().map(|(c, _)| c.key.len() + c.value.len() + 2).sum());
-        let mut spans = Vec::new();
-        let mut last: Option<*const UnitOutput> = None;
-        for (line, (claim, claimant)) in (1..).zip(&map.entries) {
-            text.push_str(&claim.key);
+    /// Lines in their order; `earlier` is kept where nothing differs.
+    pub(super) fn add_map<'a>(
+        &mut self,
+        path: &FilePath,
+        ordered: bool,
+        lines: impl Iterator<Item = Line<'a>> + Clone,
+        earlier: Option<&Self>,
+    ) {
+        let mut text = String::with_capacity(lines.clone().map(|line| line.key.len() + line.value.len() + 2).sum());
+        let mut spans: Vec<SourceSpan> = Vec::new();
+        for (number, line) in (1..).zip(lines.clone()) {
+            text.push_str(line.key);
             text.push(' ');
-            text.push_str(&claim.value);
+            text.push_str(line.value);
             text.push('\n');
-            let unit = claimant.map(Arc::as_ptr);
-            if unit != last {
-                last = unit;
-                let outside = || Arc::new(Origin { template: path.as_str().into(), unit: None, object: None });
-                let origin = claimant.map_or_else(outside, |unit| Arc::clone(&unit.origin));
-                spans.push(SourceSpan { first_line: line, origin });
+            if spans.last().is_none_or(|last| !same_unit(&last.origin, line.origin)) {
+                spans.push(SourceSpan { first_line: number, origin: Arc::clone(line.origin) });
             }
         }
         self.sources.insert(path.clone(), Arc::new(spans));
         let file = File::new(path.clone(), FileKind::Map, text);
         let kept = earlier.and_then(|earlier| earlier.files.get(path)).filter(|kept| {
             kept.file.digest == file.digest
-                && matches!(&kept.record.entries, Entries::Map { ordered, .. } if *ordered == map.ordered)
+                && matches!(&kept.record.entries, Entries::Map { ordered: was, .. } if *was == ordered)
         });
         if let Some(kept) = kept {
             self.files.insert(path.clone(), kept.clone());
             return;
         }
-        let entries = map
-            .entries
-            .iter()
-            .map(|(claim, _)| MapEntry { key: Arc::clone(&claim.key), value: Arc::clone(&claim.value) })
-            .collect();
-        self.add(file, Entries::Map { ordered: map.ordered, entries });
+        let entry = |line: Line<'_>| MapEntry { key: Arc::clone(line.key), value: Arc::clone(line.value) };
+        let entries = lines.map(entry).collect();
+        self.add(file, Entries::Map { ordered, entries });
     }
+}
+
+fn same_unit(a: &Arc<Origin>, b: &Arc<Origin>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
 }
 
 // === impl Outside ===

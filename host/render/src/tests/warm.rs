@@ -59,7 +59,7 @@ fn service(name: &str) -> Value {
 }
 
 fn worlds() -> impl Strategy<Value = Vec<World>> {
-    let ingresses = vec((0..4_usize, 0..3_usize, (0..4_usize, 0..3_usize)), 4);
+    let ingresses = vec((0..4_usize, 0..6_usize, (0..4_usize, 0..3_usize)), 4);
     let addresses = vec(vec(1..5_u8, 0..3), 4);
     let some = || subsequence(vec![0_usize, 1, 2, 3], 0..=4);
     // Most steps keep most of what was there, as in a cluster.
