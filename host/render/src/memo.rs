@@ -12,7 +12,12 @@ use std::{
 use haptic_model::ObjectRef;
 use haptic_store::{Changes, Read, Snapshot, Stamp};
 
-use crate::{Inputs, assemble::Assembled, records::UnitOutput, snippet::Played};
+use crate::{
+    Inputs,
+    assemble::Assembled,
+    records::UnitOutput,
+    snippet::{Earlier, Played},
+};
 
 /// What a unit read, with the answers of that moment.
 pub(crate) type UnitReads = Arc<[(Read, Stamp)]>;
@@ -198,9 +203,17 @@ impl Memo {
         self.played.insert(Arc::clone(snippet), played);
     }
 
-    /// What a snippet gave in an earlier render, for who has run it again.
-    pub(crate) fn forget_played(&mut self, snippet: &str) -> Option<Played> {
-        self.played.remove(snippet)
+    /// What a snippet gave in the last render, for who runs it again.
+    pub(crate) fn earlier(&mut self, snippet: &str) -> Option<Earlier> {
+        let played = self.played.remove(snippet)?;
+        let touched = self.changes.as_ref().map(|changes| played.readers.affected(changes));
+        let settled = touched.filter(|_| self.same_quarantine && self.quarantined.is_empty());
+        Some(Earlier::new(played, settled))
+    }
+
+    /// A unit was taken over.
+    pub(crate) fn kept_one(&mut self) {
+        self.hits += 1;
     }
 }
 

@@ -7,7 +7,7 @@ use haptic_model::{
     FilePath, Finding, ObjectRef,
     ports::{FilterCall, FilterError, FilterSession},
 };
-use haptic_store::{Read, Snapshot, Stamp};
+use haptic_store::{Object, Read, Snapshot, Stamp};
 use minijinja::{Error, Value};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     compile::{Compiled, FileSource, Names},
     failure::{self, Cause, Fault},
     records::{MapDeclaration, Records, UnitOutput},
-    unit::Given,
+    snippet::{Earlier, PlayedUnit},
 };
 
 thread_local! {
@@ -47,7 +47,9 @@ pub(crate) struct Frame {
     /// The snippet of a hook that runs, outside of units.
     pub(crate) snippet: Option<Arc<str>>,
     /// The units of that snippet so far.
-    pub(crate) given: Vec<Given>,
+    pub(crate) played: Vec<PlayedUnit>,
+    /// Those that it gave in the last render.
+    pub(crate) earlier: Option<Earlier>,
     pub(crate) backend: Option<OpenBackend>,
 }
 
@@ -204,8 +206,13 @@ impl Frame {
         Self { object, is_unit: true, ..Self::default() }
     }
 
-    pub(crate) fn of_snippet(snippet: &Arc<str>) -> Self {
-        Self { snippet: Some(Arc::clone(snippet)), ..Self::default() }
+    pub(crate) fn of_snippet(snippet: &Arc<str>, earlier: Option<Earlier>) -> Self {
+        Self { snippet: Some(Arc::clone(snippet)), earlier, ..Self::default() }
+    }
+
+    /// The unit of an item as it was in the last render, if it would be the same now.
+    pub(crate) fn earlier_unit(&mut self, snippet: &str, item: &Value) -> Option<PlayedUnit> {
+        self.earlier.as_mut()?.unit(snippet, Object::from_value(item)?)
     }
 }
 

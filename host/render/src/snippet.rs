@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haptic_store::{Read, Stamp};
+use haptic_store::{Object, Read, Stamp};
 use minijinja::{Error, State, Value};
 
 use crate::{
@@ -34,11 +34,24 @@ pub(crate) struct Played {
 
 #[derive(Clone)]
 pub(crate) struct PlayedUnit {
-    pub(crate) given: Given,
+    pub(crate) given: Arc<Given>,
     pub(crate) output: Arc<UnitOutput>,
     /// What the output was made from.
-    reads: UnitReads,
+    pub(crate) reads: UnitReads,
 }
+
+/// What a snippet gave in the last render, while it runs again.
+pub(crate) struct Earlier {
+    units: Vec<PlayedUnit>,
+    readers: Readers,
+    /// Units of which a read may have another answer now, in order; `None` = nobody knows.
+    touched: Option<Vec<usize>>,
+    /// Units before this one were looked at.
+    next: usize,
+}
+
+/// So many units that are not given any more are passed over in the search for one that is.
+const MOST_GONE: usize = 8;
 
 /// Renders every snippet below `name`. Every variable is a global, so a snippet needs nothing of the context that calls
 /// the hook.
@@ -64,7 +77,8 @@ fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
         return Ok(text);
     }
     let first = with(|session| {
-        session.push(Frame::of_snippet(snippet));
+        let earlier = session.memo.earlier(snippet);
+        session.push(Frame::of_snippet(snippet, earlier));
         session.units.len()
     })?;
     let rendered = render(state, snippet);
@@ -73,18 +87,11 @@ fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
     try_with(|session| {
         session.records().append(&frame.records)?;
         let Some(reads) = frame.reads.complete() else { return Ok(()) };
-        let outputs = session.units[first..].iter().cloned();
-        let units: Vec<PlayedUnit> = frame
-            .given
-            .into_iter()
-            .zip(outputs)
-            .map(|(given, output)| PlayedUnit { reads: session.memo.reads(&given.key), given, output })
-            .collect();
-        let readers = match session.memo.forget_played(snippet) {
+        let Frame { records, played: units, earlier, .. } = frame;
+        let readers = match earlier {
             Some(earlier) => earlier.readers.follow(&earlier.units, &units),
             None => Readers::new(&units),
         };
-        let records = frame.records;
         let played = Played { render: 0, reads, records, text: text.clone(), first, units, readers, looked_at: 0 };
         session.memo.keep(snippet, played, false);
         Ok(())
@@ -143,6 +150,23 @@ fn renumbered(text: &str, from: usize, to: usize) -> String {
     }
     renumbered.push_str(rest);
     renumbered
+}
+
+// === impl Earlier ===
+
+impl Earlier {
+    pub(crate) fn new(played: Played, touched: Option<Vec<usize>>) -> Self {
+        Self { units: played.units, readers: played.readers, touched, next: 0 }
+    }
+
+    /// The unit of `object`, if nothing that it was made from has changed. Units are asked for in their order.
+    pub(crate) fn unit(&mut self, snippet: &str, object: &Object) -> Option<PlayedUnit> {
+        let touched = self.touched.as_ref()?;
+        let ahead = self.units[self.next..].iter().take(MOST_GONE);
+        let found = self.next + ahead.map(|unit| &unit.given).position(|given| given.is_of(snippet, object))?;
+        self.next = found + 1;
+        touched.binary_search(&found).is_err().then(|| self.units[found].clone())
+    }
 }
 
 // === impl PlayedUnit ===

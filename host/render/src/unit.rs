@@ -14,6 +14,7 @@ use crate::{
     records::{Precedence, Records, UnitOutput},
     session::{self, Frame, safe, with},
     sink::MARK,
+    snippet::PlayedUnit,
 };
 
 /// The root context of a unit: `item` and nothing else; all else is a global.
@@ -23,7 +24,6 @@ struct UnitRoot {
 }
 
 /// A unit as `render_each` gives it.
-#[derive(Clone)]
 pub(crate) struct Given {
     /// The snippet's name, and `Ingress/shop/web` or the digest of a plain value: what makes it the same unit in the
     /// next render.
@@ -43,29 +43,45 @@ pub(crate) fn render_each(state: &mut State, snippet: &str, items: &Value) -> Re
     let snippet: Arc<str> = snippet.into();
     let mut text = String::new();
     for item in items.try_iter()? {
-        let given = Given::new(&snippet, item)?;
-        session::try_with(|session| {
-            let outer = session.frame().snippet.clone().unwrap_or_default();
-            if session.memo.see(&given.key, &outer) {
-                return Ok(());
+        let unit = match with(|session| session.frame().earlier_unit(&snippet, &item))? {
+            Some(unit) => {
+                claim(&unit.given)?;
+                with(|session| session.memo.kept_one())?;
+                unit
             }
-            Err(Cause::usage(format!("`render_each` was given `{}` twice", given.key))
-                .hint("give each object once, e.g. only from one list"))
-        })?;
-        let output = evaluate(state, &given)?;
+            None => {
+                let given = Arc::new(Given::new(&snippet, item)?);
+                claim(&given)?;
+                let output = evaluate(state, &given)?;
+                let reads = with(|session| session.memo.reads(&given.key))?;
+                PlayedUnit { given, output, reads }
+            }
+        };
         with(|session| {
-            if !output.text.trim().is_empty() {
+            if !unit.output.text.trim().is_empty() {
                 let index = session.units.len();
-                text.push_str(&format!("{MARK}{index}{MARK}{}{MARK}{MARK}", output.text));
+                text.push_str(&format!("{MARK}{index}{MARK}{}{MARK}{MARK}", unit.output.text));
             }
-            session.units.push(output);
+            session.units.push(Arc::clone(&unit.output));
             let frame = session.frame();
             if frame.snippet.is_some() {
-                frame.given.push(given);
+                frame.played.push(unit);
             }
         })?;
     }
     Ok(safe(text))
+}
+
+/// Makes a unit part of this render, once.
+fn claim(given: &Given) -> Result<(), Error> {
+    session::try_with(|session| {
+        let outer = session.frame().snippet.clone().unwrap_or_default();
+        if session.memo.see(&given.key, &outer) {
+            return Ok(());
+        }
+        Err(Cause::usage(format!("`render_each` was given `{}` twice", given.key))
+            .hint("give each object once, e.g. only from one list"))
+    })
 }
 
 /// Renders a unit, or recalls what it gave.
@@ -128,6 +144,11 @@ impl Given {
         first.copy_from_slice(&digest.as_bytes()[..8]);
         let key = format!("{snippet}/{}", digest.short()).into();
         Ok(Self { key, snippet, item, object: None, fingerprint: u64::from_be_bytes(first) })
+    }
+
+    /// Whether this unit renders `snippet` for `object`, in this state of it.
+    pub(crate) fn is_of(&self, snippet: &str, object: &Object) -> bool {
+        self.object.is_some() && self.fingerprint == object.serial() && *self.snippet == *snippet
     }
 
     fn origin(&self) -> Arc<Origin> {
