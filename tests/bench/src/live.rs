@@ -162,7 +162,7 @@ impl Running {
             if value["level"] == "ERROR" {
                 bail!("haptic says: {line}");
             }
-            if value["mode"] == mode {
+            if value["mode"] == mode && value["target"] == "haptic::reconciliation" {
                 return Ok(value);
             }
         }
