@@ -28,6 +28,11 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command};
 
+/// Objects come and go in bursts. This allocator gives what they leave behind back to the system; `.cargo/config.toml` says
+/// how soon.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Exit codes, as `--help` documents them.
 pub(crate) mod exit {
     /// A check said no: a test failed, a manifest is wrong, a diff cannot be made.

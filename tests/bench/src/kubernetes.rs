@@ -23,12 +23,13 @@ use crate::{
 };
 
 const CHANGES: usize = 100;
-const NEW_ROUTES: usize = 50;
+const NEW_ROUTES: usize = 100;
 const BOUND: Duration = Duration::from_secs(30);
 /// Between two looks of the client that waits for an answer.
 const RESOLUTION: Duration = Duration::from_millis(1);
-/// Between two changes that are measured one by one: each meets quiet debounce windows, of 100 ms by default.
-const APART: Duration = Duration::from_millis(250);
+/// Between two changes that are measured one by one: each meets quiet debounce windows, of 100 ms by default, and what
+/// follows the last one off its path is done.
+const APART: Duration = Duration::from_millis(500);
 
 /// When the next change is made.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ impl Samples {
         self.0.push(sample);
     }
 
+    /// The nearest rank: the least sample that so large a part of all does not exceed.
     fn at(&self, part: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort();
@@ -22,8 +23,8 @@ impl Samples {
             clippy::cast_precision_loss,
             reason = "an index into few samples"
         )]
-        let index = ((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1));
-        sorted.get(index).copied().unwrap_or_default()
+        let rank = (sorted.len() as f64 * part).ceil() as usize;
+        sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 
     pub(crate) fn median(&self) -> Duration {
