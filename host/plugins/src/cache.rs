@@ -19,6 +19,8 @@ use sha2::Sha256;
 use thiserror::Error;
 use wasmtime::{Engine, component::Component};
 
+use crate::image::Proven;
+
 const KEY_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 const KEY_FILE: &str = "key";
@@ -90,13 +92,8 @@ impl Cache {
     }
 
     /// Keeps an image. A failure costs a compilation at the next start and nothing else.
-    pub(crate) fn put(&self, module: &Digest, component: &Component) {
-        let written = component
-            .serialize()
-            .map_err(io::Error::other)
-            .and_then(|image| self.write(module, &image))
-            .and_then(|()| self.prune());
-        if let Err(error) = written {
+    pub(crate) fn put(&self, module: &Digest, image: &[u8]) {
+        if let Err(error) = self.write(module, image).and_then(|()| self.prune()) {
             tracing::warn!(module = %module, %error, "keeping no compiled plugin image");
         }
     }
@@ -116,7 +113,7 @@ impl Cache {
         };
         let (mac, image) = bytes.split_first_chunk::<MAC_BYTES>().ok_or(Refusal::Mac)?;
         self.mac(module, image).verify_slice(mac).map_err(|_| Refusal::Mac)?;
-        deserialize(engine, Proven(image)).map_err(Refusal::Runtime)
+        Proven::believe(image).component(engine).map_err(Refusal::Runtime)
     }
 
     fn write(&self, module: &Digest, image: &[u8]) -> io::Result<()> {
@@ -151,16 +148,6 @@ impl Cache {
         mac.update(image);
         mac
     }
-}
-
-/// An image whose MAC was checked.
-struct Proven<'a>(&'a [u8]);
-
-#[allow(unsafe_code, reason = "the runtime's only way to take a compiled image back")]
-fn deserialize(engine: &Engine, image: Proven<'_>) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes are what `Component::serialize` gave in a process of this user: their MAC was made with a key
-    // that only this user can read, and they were read into memory before it was checked, so they cannot change after.
-    unsafe { Component::deserialize(engine, image.0) }
 }
 
 /// The key, made at first use. Two processes that start together agree on one, because linking a name fails if it
