@@ -29,7 +29,7 @@ pub enum Compiler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Memory that the process writes to. Where the control group of this process has less left, three quarters of
-    /// that. Default 1 GiB: a plugin in Python or JavaScript takes half of it.
+    /// that. Default 1 GiB: a plugin in Python takes a third of it.
     pub memory_bytes: u64,
     /// Processor time of all its threads. Default 60 s, several times what a plugin in Python takes.
     pub processor_time: Duration,

@@ -30,6 +30,9 @@ use crate::{
 /// The longest answer that is taken. An image is two to three times its module.
 const MAX_ANSWER_BYTES: usize = 4 * crate::MAX_MODULE_BYTES;
 
+/// Each thread holds what it compiles: with very many, the limit of memory would be met by an honest module.
+const MAX_THREADS: usize = 8;
+
 /// What is kept of the process's last words.
 const MAX_WORDS_BYTES: usize = 400;
 
@@ -90,7 +93,7 @@ impl CompilerProcess {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // It cannot look how many it may use: it opens no files.
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         command
             .arg0("haptic")
             .args(&self.arguments)
