@@ -109,7 +109,7 @@ macro_rules! __export_one {
                     positional: ::std::vec::Vec<::std::string::String>,
                     named: ::std::vec::Vec<(::std::string::String, ::std::string::String)>,
                 ) -> ::std::result::Result<::std::string::String, contract::FilterError> {
-                    PLUGIN.with(|plugin| $crate::glue::call(plugin, &name, &value, &positional, named))
+                    PLUGIN.with(|plugin| $crate::glue::call(plugin, &name, value, positional, named))
                 }
             }
     $crate::bindings::filters::export_filters!(Exported with_types_in $crate::bindings::filters);
@@ -169,21 +169,21 @@ pub fn declarations<T: TemplateFilters>() -> Vec<template_filters::Declaration> 
 pub fn call<T: TemplateFilters>(
     plugin: &OnceCell<T>,
     name: &str,
-    value: &str,
-    positional: &[String],
+    value: String,
+    positional: Vec<String>,
     named: Vec<(String, String)>,
 ) -> Result<String, template_filters::FilterError> {
     let Some(plugin) = plugin.get() else {
         return Err(template_filters::FilterError::Failed(unconfigured().message));
     };
     let answer = || -> Result<Value, FilterError> {
-        let positional = positional.iter().map(|text| json(text)).collect::<Result<_, _>>()?;
+        let positional = positional.into_iter().map(json).collect::<Result<_, _>>()?;
         let named =
-            named.into_iter().map(|(name, text)| Ok((name, json(&text)?))).collect::<Result<_, FilterError>>()?;
+            named.into_iter().map(|(name, text)| Ok((name, json(text)?))).collect::<Result<_, FilterError>>()?;
         apply(plugin, name, json(value)?, Arguments::new(positional, named))
     };
     match answer() {
-        Ok(value) => Ok(value.to_string()),
+        Ok(value) => text(&value).map_err(template_filters::FilterError::Failed),
         Err(FilterError::Refused(message)) => Err(template_filters::FilterError::Refused(message)),
         Err(FilterError::Failed(message)) => Err(template_filters::FilterError::Failed(message)),
     }
@@ -199,8 +199,27 @@ pub(crate) fn apply<T: TemplateFilters>(
     filter.ok_or_else(|| FilterError::failed(format!("there is no filter `{name}`")))?.apply(plugin, value, arguments)
 }
 
-fn json(text: &str) -> Result<Value, FilterError> {
-    serde_json::from_str(text).map_err(|error| FilterError::failed(format!("an argument is not JSON: {error}")))
+/// Writes an answer, which is short as a rule: a longer buffer would be cut to size at once, at the cost of another call
+/// of the allocator.
+fn text(value: &Value) -> Result<String, String> {
+    let mut json = Vec::with_capacity(16);
+    serde_json::to_writer(&mut json, value).map_err(|error| format!("the answer is not JSON: {error}"))?;
+    String::from_utf8(json).map_err(|error| format!("the answer is not text: {error}"))
+}
+
+/// Reads an argument. Most are strings without an escape: the quotes are taken off where the text stands.
+fn json(mut text: String) -> Result<Value, FilterError> {
+    if is_plain_string(text.as_bytes()) {
+        text.pop();
+        text.remove(0);
+        return Ok(Value::String(text));
+    }
+    serde_json::from_str(&text).map_err(|error| FilterError::failed(format!("an argument is not JSON: {error}")))
+}
+
+/// Whether `text` is a JSON string that says just what stands between its quotes; `false` may be wrong.
+fn is_plain_string(text: &[u8]) -> bool {
+    matches!(text, [b'"', inner @ .., b'"'] if !inner.iter().any(|&byte| matches!(byte, b'"' | b'\\' | ..b' ')))
 }
 
 fn report(report: Report) -> types::Report {
@@ -224,4 +243,26 @@ fn error(error: PluginError) -> types::PluginError {
 
 fn unconfigured() -> types::PluginError {
     types::PluginError { message: "it was called before it was configured".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_written_as_json() {
+        for value in [Value::Null, 4.into(), "ä\"\n".into(), "x".repeat(100).into(), vec![1, 2].into()] {
+            assert_eq!(text(&value), Ok(value.to_string()));
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_as_json() {
+        for text in ["\"\"", "\"10.0.0.1\"", "\"ä/ \"", r#""a\"b\u0041""#, "5", " \"a\" ", "[\"a\"]", "null"] {
+            assert_eq!(json(text.to_owned()), Ok(serde_json::from_str(text).unwrap_or_default()), "{text}");
+        }
+        for text in ["", "\"", "\"a", "\"a\"b\"", "\"\n\"", r#""\""#, "a"] {
+            assert!(json(text.to_owned()).is_err(), "{text}");
+        }
+    }
 }

@@ -234,6 +234,8 @@ pub enum PluginReason {
     NotAComponent,
     /// The host will not compile it, because that would cost too much.
     TooCostly,
+    /// What compiles plugins did not start, or ended early.
+    CompilerFailed,
     /// It imports what no plugin may import, or more than a pure one may.
     ImportsRefused,
     /// It is built for another generation of the contract.
@@ -267,7 +269,7 @@ impl std::fmt::Display for PluginConditionType {
 
 impl PluginReason {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Succeeded,
         Self::BuiltIn,
         Self::SignatureVerified,
@@ -291,6 +293,7 @@ impl PluginReason {
         Self::CacheFailed,
         Self::NotAComponent,
         Self::TooCostly,
+        Self::CompilerFailed,
         Self::ImportsRefused,
         Self::WrongGeneration,
         Self::NoContract,

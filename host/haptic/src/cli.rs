@@ -63,6 +63,9 @@ pub(crate) enum Command {
         /// For this shell
         shell: Shell,
     },
+    /// Compile a plugin for the process that started this one: the module on standard input, its image on standard output
+    #[command(hide = true)]
+    CompilePlugin,
     /// Print the version
     Version,
 }

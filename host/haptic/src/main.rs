@@ -24,6 +24,7 @@ mod webhook_configuration;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command};
@@ -90,6 +91,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "haptic", &mut script);
             cli::print(&String::from_utf8_lossy(&script));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::CompilePlugin => {
+            haptic_plugins::compile_for_parent().context("talking to the process that wants a plugin compiled")?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Version => {

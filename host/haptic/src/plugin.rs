@@ -13,7 +13,7 @@ use std::{env, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
-use haptic_plugins::{HostError, PluginHost};
+use haptic_plugins::{CompileLimits, Compiler, CompilerProcess, HostError, PluginHost};
 
 use crate::cli;
 
@@ -64,14 +64,20 @@ impl PluginCommand {
 /// The plugin host of a command that ends soon: what was compiled before is compiled no more. Without a folder for it,
 /// e.g. in a container with no home, it is compiled each time.
 pub(crate) fn host() -> anyhow::Result<PluginHost> {
-    let host = match PluginHost::new(cache_dir()) {
+    let host = match PluginHost::with_compiler(cache_dir(), compiler()) {
         Err(HostError::Cache(error)) => {
             cli::complain(&format!("warning: compiled plugins are not kept: {:#}", anyhow::Error::from(error)));
-            PluginHost::new(None)
+            PluginHost::with_compiler(None, compiler())
         }
         host => host,
     };
     host.context("setting up the plugin host")
+}
+
+/// Has plugins compiled by this program again, whatever has become of its file since it was started.
+pub(crate) fn compiler() -> Compiler {
+    let program = PathBuf::from("/proc/self/exe");
+    Compiler::Process(CompilerProcess::new(program, vec!["compile-plugin".into()], CompileLimits::default()))
 }
 
 /// Where compiled modules are kept between runs; `None` without a home.

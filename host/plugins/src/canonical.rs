@@ -57,6 +57,11 @@ fn canonical(text: &str) -> Cow<'_, str> {
     if spelled == text { text.into() } else { spelled.into() }
 }
 
+/// Whether `text` is one JSON value.
+pub(crate) fn is_json(text: &str) -> bool {
+    is_plain_scalar(text.as_bytes()) || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
 /// Whether `text` is a scalar that can be written in no other canonical way; `false` may be wrong.
 fn is_plain_scalar(text: &[u8]) -> bool {
     match text {

@@ -40,6 +40,11 @@ pub(crate) fn engine() -> wasmtime::Result<Engine> {
     })
 }
 
+/// An engine that compiles for [`engine`] and runs nothing.
+pub(crate) fn compiling_engine() -> wasmtime::Result<Engine> {
+    Engine::new(&config())
+}
+
 fn config() -> Config {
     let mut config = Config::new();
     config

@@ -8,8 +8,10 @@ use wasmtime::{
 };
 
 use crate::{
+    compiler::Compiler,
+    component::compile,
     engine::engine,
-    load::{LoadErrorReason, PluginHost, compile},
+    load::{LoadErrorReason, PluginHost},
     v1, wasi,
 };
 
@@ -42,11 +44,11 @@ pub(crate) struct Shape {
     functions: Vec<String>,
 }
 
-/// Compiles a module to learn what it is. Nothing of it runs, so the filters it declares are known only after
+/// Compiles a module, in this process, to learn what it is. Nothing of it runs, so the filters it declares are known only after
 /// [`crate::PluginHost::load`].
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadErrorReason> {
     let engine = engine().map_err(LoadErrorReason::Runtime)?;
-    let component = compile(&engine, bytes)?;
+    let (component, _) = compile(&engine, &Compiler::InProcess, bytes)?;
     Ok(Inspection::of(bytes, Shape::of(&component, &engine)))
 }
 

@@ -12,18 +12,21 @@
 //!
 //! # Unsafe code
 //!
-//! Taking a compiled image back from disk is [`wasmtime::component::Component::deserialize`], which is unsafe because
-//! the runtime trusts the image's machine code. The one call stands in `cache.rs`, after the image was proved by a MAC
-//! whose key only this user can read, over a file in a folder that only this user can write. Nothing else in this
-//! crate may allow `unsafe_code`.
+//! Taking a compiled image is [`wasmtime::component::Component::deserialize`], which is unsafe because the runtime
+//! trusts the image's machine code. The one call stands in `image.rs`, for what this host's compiler has just given and
+//! for what `cache.rs` proved by a MAC, whose key only this user can read, over a file in a folder that only this user
+//! can write. Nothing else in this crate may allow `unsafe_code`.
 
 mod answered;
 mod cache;
 mod call;
 mod canonical;
 mod compile_cost;
+mod compiler;
+mod component;
 mod engine;
 mod failure;
+mod image;
 mod inspect;
 mod limits;
 mod load;
@@ -46,6 +49,7 @@ pub const RUNTIME: &str = "wasmtime 48.0.8";
 
 pub use cache::CacheError;
 pub use compile_cost::TooCostly;
+pub use compiler::{CompileFailure, CompileLimits, Compiler, CompilerProcess, compile_for_parent};
 pub use inspect::{Inspection, inspect};
 pub use limits::Limits;
 pub use load::{HostError, LoadError, LoadErrorReason, MAX_MODULE_BYTES, PluginHost, PluginSettings, Purity};

@@ -1,11 +1,6 @@
 //! From bytes to a plugin that may be called.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Weak},
-    time::Instant,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
 
 use haptic_model::{
     Digest,
@@ -15,13 +10,15 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use wasmtime::{
     Engine,
-    component::{Component, InstancePre, Linker},
+    component::{InstancePre, Linker},
 };
 
 use crate::{
     cache::{Cache, CacheError},
     call::Call,
-    compile_cost::{self, TooCostly},
+    compile_cost::TooCostly,
+    compiler::{CompileFailure, Compiler},
+    component::{CompiledOnce, unfit},
     engine::engine,
     failure::classify,
     inspect::{Shape, generation},
@@ -47,9 +44,6 @@ const MAX_FILTER_NAME_BYTES: usize = 64;
 /// Longest own words of a plugin that are kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// How often the memory images of a component are tried; the kernel waits some tenths of a second each time.
-const IMAGE_TRIES: usize = 5;
-
 /// Names of imports or exports that a message tells, and what is told of each.
 const MAX_NAMES: usize = 8;
 const MAX_NAME_BYTES: usize = 120;
@@ -59,15 +53,12 @@ pub struct PluginHost {
     pub(crate) engine: Engine,
     linker: Linker<Call>,
     ticker: Ticker,
-    cache: Option<Cache>,
+    pub(crate) cache: Option<Cache>,
     /// Compiled modules that a loaded plugin still holds, so that two plugins of one module compile it once.
-    compiled: Mutex<HashMap<Digest, Arc<CompiledOnce>>>,
+    pub(crate) compiled: Mutex<HashMap<Digest, Arc<CompiledOnce>>>,
+    pub(crate) compiler: Compiler,
     totals: AllTotals,
 }
-
-/// The place of one module's compiled form. Held while compiling, so that a second load of the same module waits for
-/// the first and a load of another does not.
-type CompiledOnce = Mutex<Weak<Component>>;
 
 /// How a plugin is to be loaded.
 #[derive(Clone, Debug)]
@@ -121,6 +112,8 @@ pub enum LoadErrorReason {
     NotAComponent(wasmtime::Error),
     #[error("the host will not compile it: {0}")]
     TooCostly(#[from] TooCostly),
+    #[error("it was not compiled: {}", chain(.0))]
+    Compile(#[from] CompileFailure),
     #[error(
         "it imports {}, and a plugin may import only `haptic:plugin/{{types,files,logging}}` and what an ordinary build for wasm32-wasip2 does", list(.0)
     )]
@@ -148,14 +141,19 @@ pub enum LoadErrorReason {
 // === impl PluginHost ===
 
 impl PluginHost {
+    /// Starts the runtime of a tool that compiles where it runs; see [`PluginHost::with_compiler`].
+    pub fn new(cache_dir: Option<PathBuf>) -> Result<Self, HostError> {
+        Self::with_compiler(cache_dir, Compiler::InProcess)
+    }
+
     /// Starts the runtime. With a folder for the cache, compiled modules are kept in its subfolder `compiled`, which
     /// this user alone can read.
-    pub fn new(cache_dir: Option<PathBuf>) -> Result<Self, HostError> {
+    pub fn with_compiler(cache_dir: Option<PathBuf>, compiler: Compiler) -> Result<Self, HostError> {
         let engine = engine().map_err(HostError::Runtime)?;
         let linker = linker(&engine).map_err(HostError::Runtime)?;
         let cache = cache_dir.map(|folder| Cache::open(&folder, &engine)).transpose()?;
         let ticker = Ticker::start(engine.clone()).map_err(HostError::Ticker)?;
-        Ok(Self { engine, linker, ticker, cache, compiled: Mutex::default(), totals: AllTotals::default() })
+        Ok(Self { engine, linker, ticker, cache, compiled: Mutex::default(), compiler, totals: AllTotals::default() })
     }
 
     /// What its plugins do, for the registry of the process.
@@ -231,36 +229,6 @@ impl PluginHost {
         );
         Ok(Arc::new(plugin))
     }
-
-    pub(crate) fn component(&self, digest: Digest, bytes: &[u8]) -> Result<(Arc<Component>, Origin), LoadErrorReason> {
-        let place = {
-            let mut compiled = self.compiled.lock();
-            // One that somebody holds, or is about to, is held more often than by this map.
-            compiled.retain(|_, place| {
-                Arc::strong_count(place) > 1 || place.try_lock().is_none_or(|component| component.strong_count() > 0)
-            });
-            Arc::clone(compiled.entry(digest).or_default())
-        };
-        let mut place = place.lock();
-        if let Some(component) = place.upgrade() {
-            return Ok((component, Origin::Shared));
-        }
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &digest));
-        let (component, origin) = match cached {
-            Some(component) => (component, Origin::Cache),
-            None => {
-                let component = compile(&self.engine, bytes)?;
-                if let Some(cache) = &self.cache {
-                    cache.put(&digest, &component);
-                }
-                (component, Origin::Compiled)
-            }
-        };
-        make_images(&component);
-        let component = Arc::new(component);
-        *place = Arc::downgrade(&component);
-        Ok((component, origin))
-    }
 }
 
 /// Everything that a plugin may import.
@@ -269,42 +237,6 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Call>> {
     v1::link(&mut linker)?;
     wasi::link(&mut linker)?;
     Ok(linker)
-}
-
-/// Compiles without looking at what the component wants.
-pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadErrorReason> {
-    // The preamble of a core module: magic, version 1, layer 0.
-    if bytes.starts_with(b"\0asm\x01\0\0\0") {
-        return Err(LoadErrorReason::CoreModule);
-    }
-    compile_cost::check(bytes)?;
-    Component::from_binary(engine, bytes).map_err(LoadErrorReason::NotAComponent)
-}
-
-/// Makes what the memories of instances begin with. The kernel seals it, and will not where it moves the pages at that
-/// moment; what still fails then is told by the first instance.
-fn make_images(component: &Component) {
-    for _ in 0..IMAGE_TRIES {
-        match component.initialize_copy_on_write_image() {
-            Ok(()) => return,
-            Err(error) => tracing::debug!(%error, "could not make the memory images of a component"),
-        }
-    }
-}
-
-/// A component that no instance of the pool can hold is one that would break a limit at its start. The runtime finds it
-/// sooner, and gives the error no type that could be asked for; tests hold the words.
-fn unfit(reason: LoadErrorReason, limits: Limits) -> LoadErrorReason {
-    let LoadErrorReason::NotAComponent(error) = &reason else { return reason };
-    let words = format!("{error:#}");
-    if !words.contains("pooling allocator") || !words.contains("exceeds") {
-        return reason;
-    }
-    LoadErrorReason::Start(if words.contains("minimum") {
-        PluginFailureKind::MemoryLimit { limit_bytes: limits.memory_bytes }
-    } else {
-        PluginFailureKind::PartsLimit { message: printable(&words, MAX_MESSAGE_BYTES) }
-    })
 }
 
 fn verify(bytes: &[u8], expected: Option<Digest>) -> Result<Digest, LoadErrorReason> {
@@ -417,6 +349,14 @@ fn told(error: &wasmtime::Error) -> String {
     printable(&format!("{error:#}"), MAX_MESSAGE_BYTES)
 }
 
+/// An error and what caused it, in one line.
+fn chain(failure: &CompileFailure) -> String {
+    match std::error::Error::source(failure) {
+        Some(source) => format!("{failure}: {source}"),
+        None => failure.to_string(),
+    }
+}
+
 // === impl PluginSettings ===
 
 impl Default for PluginSettings {
@@ -441,6 +381,8 @@ impl LoadErrorReason {
             Self::CoreModule => "core_module",
             Self::NotAComponent(_) => "not_a_component",
             Self::TooCostly(_) => "too_costly",
+            Self::Compile(failure) if failure.is_cost() => "too_costly",
+            Self::Compile(_) => "compiler",
             Self::ForeignImports(_) => "foreign_imports",
             Self::NotPure(_) => "not_pure",
             Self::Generation { .. } => "generation",

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use foldhash::fast::RandomState;
 use haptic_model::ports::{Contract, FilterCall, FilterError, FilterSession, PluginFailure, PluginFailureKind};
 use wasmtime::Store;
 
@@ -21,12 +22,14 @@ use crate::{
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// Which plugin offers a filter.
-pub(crate) type FilterIndex = HashMap<String, Offered>;
+pub(crate) type FilterIndex = HashMap<String, Offered, RandomState>;
 
 pub(crate) struct Offered {
     pub(crate) plugin: Arc<LoadedPlugin>,
     /// Where the plugin's instance stands among those of a session.
     pub(crate) place: usize,
+    /// Its own among all filters of a set.
+    pub(crate) number: u32,
 }
 
 /// Filters of one render. Filters are pure, so an answer is remembered by filter and canonical arguments. A filter's
@@ -52,27 +55,19 @@ impl Session {
         Self { filters, instances: Vec::new(), answered: Answered::default(), key: Vec::new() }
     }
 
-    fn run(&mut self, call: FilterCall<'_>) -> Result<Result<String, String>, PluginFailure> {
-        let Some(Offered { plugin, place }) = self.filters.get(call.filter) else {
-            return Ok(Err("no plugin offers this filter".to_owned()));
-        };
-        if self.instances.len() <= *place {
-            self.instances.resize_with(place + 1, || None);
-        }
-        let started = Instant::now();
-        let outcome = apply(&mut self.instances[*place], plugin, call, started);
-        plugin.count(Contract::TemplateFilter, started.elapsed(), outcome)
-    }
-
     fn answer(&mut self, call: FilterCall<'_>) -> Result<String, FilterError> {
-        write_key(&mut self.key, call);
+        let Self { filters, instances, answered, key } = self;
         let refused = |message: String| FilterError::Refused { filter: call.filter.to_owned(), message };
-        let hash = self.answered.hash(&self.key);
-        if let Some(answer) = self.answered.get(hash, &self.key) {
+        let Some(offered) = filters.get(call.filter) else {
+            return Err(refused("no plugin offers this filter".to_owned()));
+        };
+        write_key(key, offered.number, call);
+        let hash = answered.hash(key);
+        if let Some(answer) = answered.get(hash, key) {
             return answer.map(str::to_owned).map_err(|message| refused(message.to_owned()));
         }
-        let answer = self.run(call)?;
-        self.answered.put(hash, &self.key, answer.as_deref().map_err(String::as_str));
+        let answer = run(instances, offered, call)?;
+        answered.put(hash, key, answer.as_deref().map_err(String::as_str));
         answer.map_err(refused)
     }
 }
@@ -84,6 +79,19 @@ impl FilterSession for Session {
             Some(arguments) => self.answer(arguments.of_filter(call.filter)),
         }
     }
+}
+
+fn run(
+    instances: &mut Vec<Option<Instance>>,
+    Offered { plugin, place, .. }: &Offered,
+    call: FilterCall<'_>,
+) -> Result<Result<String, String>, PluginFailure> {
+    if instances.len() <= *place {
+        instances.resize_with(place + 1, || None);
+    }
+    let started = Instant::now();
+    let outcome = apply(&mut instances[*place], plugin, call, started);
+    plugin.count(Contract::TemplateFilter, started.elapsed(), outcome)
 }
 
 /// Asks the instance in `place`, which is made if it is empty and emptied by a failure: a trapped instance can't be
@@ -120,12 +128,15 @@ fn arguments(call: FilterCall<'_>) -> impl Iterator<Item = &str> {
     std::iter::once(call.value).chain(call.positional.iter().map(String::as_str)).chain(named)
 }
 
-/// Writes what the answer follows from: every part with its length, so that no two calls share a key.
-fn write_key(key: &mut Vec<u8>, call: FilterCall<'_>) {
+/// Writes what the answer follows from: every part with its length, so that no two calls share a key. Lengths that do
+/// not fit are of keys that are never remembered.
+fn write_key(key: &mut Vec<u8>, filter: u32, call: FilterCall<'_>) {
+    let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
     key.clear();
-    key.extend_from_slice(&(call.positional.len() as u64).to_le_bytes());
-    for part in std::iter::once(call.filter).chain(arguments(call)) {
-        key.extend_from_slice(&(part.len() as u64).to_le_bytes());
+    key.extend_from_slice(&filter.to_le_bytes());
+    key.extend_from_slice(&length(call.positional.len()));
+    for part in arguments(call) {
+        key.extend_from_slice(&length(part.len()));
         key.extend_from_slice(part.as_bytes());
     }
 }
@@ -157,7 +168,7 @@ impl Instance {
             stack::with_room(|| guest.call_call(&mut *store, call.filter, call.value, call.positional, call.named));
         match answer {
             Err(error) => Err(classify(store, &error)),
-            Ok(Ok(json)) if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() => {
+            Ok(Ok(json)) if !canonical::is_json(&json) => {
                 let message =
                     format!("the filter `{}` answered `{}`, which is not JSON", call.filter, printable(&json, 60));
                 Err(PluginFailureKind::Contract { message })

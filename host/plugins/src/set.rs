@@ -76,7 +76,7 @@ impl PluginSet {
     /// Puts plugins together. Reports come in this order of plugins, then scopes, then paths.
     pub fn new(uses: Vec<PluginUse>) -> Result<Self, InvalidPluginSet> {
         let mut plugins: Vec<Scoped> = Vec::with_capacity(uses.len());
-        let mut filters = FilterIndex::new();
+        let mut filters = FilterIndex::default();
         for PluginUse { plugin, validators } in uses {
             let name = plugin.name();
             if plugins.iter().any(|other| other.plugin.name() == name) {
@@ -87,7 +87,8 @@ impl PluginSet {
                 return Err(InvalidPluginSet::NoValidator { plugin: Arc::clone(name) });
             }
             for declared in plugin.filters() {
-                let offered = Offered { plugin: Arc::clone(&plugin), place: plugins.len() };
+                let number = u32::try_from(filters.len()).expect("plugins are few, and their filters are bounded");
+                let offered = Offered { plugin: Arc::clone(&plugin), place: plugins.len(), number };
                 if let Some(first) = filters.insert(declared.name.clone(), offered) {
                     let (first, second) = (Arc::clone(first.plugin.name()), Arc::clone(name));
                     return Err(InvalidPluginSet::FilterTwice { filter: declared.name.clone(), first, second });

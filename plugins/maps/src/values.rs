@@ -16,9 +16,14 @@ type Wrong = Option<(Severity, String)>;
 /// Reports values that are missing or not of their type.
 pub(crate) fn check(check: &mut Check<'_>) {
     let entries = check.entries;
+    // Nothing can be wrong with a text but that it is missing or holds a comment.
+    let any = check.usage.value == Value::Str && !entries.has_hash();
     for entry in entries.list() {
+        if any && entries.has_value(*entry) {
+            continue;
+        }
         let value = entries.value(*entry);
-        let wrong = if value.is_empty() { empty(check, *entry) } else { of_type(check.usage.value, value) };
+        let wrong = if value.is_empty() { empty(check, *entry) } else { of_type(check, value) };
         let Some((severity, message)) = wrong else { continue };
         let position = Position::at(check.file.path(), entry.line(), entries.value_column(*entry));
         match severity {
@@ -43,11 +48,11 @@ fn empty(check: &Check<'_>, entry: Entry) -> Wrong {
     })
 }
 
-fn of_type(value_type: Value, value: &[u8]) -> Wrong {
+fn of_type(check: &Check<'_>, value: &[u8]) -> Wrong {
     // What is quoted in a message need not be long.
     let text = || String::from_utf8_lossy(&value[..value.len().min(100)]).into_owned();
-    match value_type {
-        Value::Str => has_comment(value).then(|| {
+    match check.usage.value {
+        Value::Str => (check.entries.has_hash() && has_comment(value)).then(|| {
             let message = "a comment cannot follow a value: `#` and all behind it are part of the value; move it to a line \
                            of its own";
             (Severity::Warning, message.to_owned())

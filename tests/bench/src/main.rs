@@ -40,7 +40,9 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let routes = match arguments[..] {
-        ["idle", modules, cache] => return plugins::idle::child(Path::new(modules), Path::new(cache)),
+        ["idle", modules, cache, haptic] => {
+            return plugins::idle::child(Path::new(modules), Path::new(cache), Path::new(haptic));
+        }
         [] | ["plugins", ..] | ["kubernetes"] => ROUTES,
         ["admission"] => ADMISSION_ROUTES,
         ["admission", number, ..] => number.parse().context("after `admission` comes the number of routes")?,

@@ -44,5 +44,9 @@ pub(crate) fn print(what: &str, value: &str, goal: &str) {
 
 pub(crate) fn shown(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
-    if micros < 1_000.0 { format!("{micros:.1} µs") } else { format!("{:.2} ms", micros / 1e3) }
+    match micros {
+        ..10.0 => format!("{micros:.2} µs"),
+        ..1_000.0 => format!("{micros:.1} µs"),
+        _ => format!("{:.2} ms", micros / 1e3),
+    }
 }

@@ -145,6 +145,13 @@ impl PluginFault {
                 (PluginReason::NotAComponent, "build a component with `haptic plugin build`")
             }
             LoadErrorReason::TooCostly(_) => (PluginReason::TooCostly, "build the plugin smaller"),
+            LoadErrorReason::Compile(failure) if failure.is_cost() => {
+                (PluginReason::TooCostly, "build the plugin smaller, or give haptic more memory or processor")
+            }
+            LoadErrorReason::Compile(_) => (
+                PluginReason::CompilerFailed,
+                "look at haptic's log and at the machine's, and report this with the module",
+            ),
             LoadErrorReason::ForeignImports(_) | LoadErrorReason::NotPure(_) => {
                 (PluginReason::ImportsRefused, "see `haptic plugin inspect` for what the module imports")
             }
@@ -173,9 +180,12 @@ impl PluginFault {
             R::NotPinned | R::DigestMismatch | R::InvalidKey | R::SignatureMissing | R::SignatureInvalid => {
                 PluginConditionType::Verified
             }
-            R::NotAComponent | R::TooCostly | R::ImportsRefused | R::WrongGeneration | R::NoContract => {
-                PluginConditionType::Compiled
-            }
+            R::NotAComponent
+            | R::TooCostly
+            | R::CompilerFailed
+            | R::ImportsRefused
+            | R::WrongGeneration
+            | R::NoContract => PluginConditionType::Compiled,
             R::ConfigRefused | R::DeclarationRefused | R::StartFailed | R::UseRefused => PluginConditionType::Ready,
             _ => PluginConditionType::Fetched,
         }

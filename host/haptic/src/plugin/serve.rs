@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     logging::{self, LogFormat},
-    stop,
+    plugin, stop,
 };
 
 #[derive(Args, Debug)]
@@ -121,7 +121,7 @@ impl ServeOptions {
             purity: if pure { Purity::Pure } else { Purity::Wasi },
         };
         let name = manifest.map_or_else(|| stem(&module), |manifest| manifest.name);
-        let host = PluginHost::new(self.cache.clone())?;
+        let host = PluginHost::with_compiler(self.cache.clone(), plugin::compiler())?;
         Ok(host.load(&name, &bytes, None, &settings)?)
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     builtin,
     certificates::CertificateOptions,
     offline::{self, HaproxyChoice},
-    process_metrics,
+    plugin, process_metrics,
     run::{lifetimes::LifetimeArgs, tracing_to},
 };
 
@@ -97,7 +97,8 @@ impl ClusterArgs {
         }
         let newest = binaries.last().context("no HAProxy is there")?.minor;
         let client = connect(&access, CONNECT).await.context("connecting to the API server")?;
-        let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
+        let host = PluginHost::with_compiler(Some(state.join("plugin-cache")), plugin::compiler())
+            .context("setting up the plugin host")?;
         let (health, debugged, history) = (Health::default(), Debugged::default(), History::default());
         let registry = SharedRegistry::default();
         process_metrics::register(&mut registry.write());

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     builtin, cli, exit,
     offline::{self, HaproxyChoice},
-    process_metrics,
+    plugin, process_metrics,
     run::{private_folder, tracing_to},
 };
 
@@ -126,7 +126,8 @@ impl StandaloneArgs {
         traces: Traces,
         stop: CancellationToken,
     ) -> anyhow::Result<StandaloneOptions> {
-        let host = PluginHost::new(Some(state.join("plugin-cache"))).context("setting up the plugin host")?;
+        let host = PluginHost::with_compiler(Some(state.join("plugin-cache")), plugin::compiler())
+            .context("setting up the plugin host")?;
         Ok(StandaloneOptions {
             dirs: self.dirs.clone(),
             state_dir: state.to_owned(),

@@ -3,6 +3,7 @@
 
 mod built;
 mod cache;
+mod compiling;
 mod first_party;
 mod frozen;
 mod haproxy_verdicts;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use haptic_plugins::{PluginHost, PluginSettings};
+use haptic_plugins::{CompileLimits, Compiler, CompilerProcess, PluginHost, PluginSettings};
 
 use crate::{
     Subject,
@@ -23,7 +23,7 @@ pub(crate) fn measure(subject: &Subject) -> Result<()> {
     write_variants(subject, variants.path())?;
     for what in ["compiled", "from the cache"] {
         let mut child = Command::new(env::current_exe()?);
-        child.arg("idle").arg(variants.path()).arg(cache.path()).env("HAPTIC_PLUGINS_DIR", &subject.plugins);
+        child.arg("idle").arg(variants.path()).arg(cache.path()).arg(&subject.haptic);
         let output = child.stderr(Stdio::inherit()).output().context("starting a child that loads plugins")?;
         ensure!(output.status.success(), "the child loads {PLUGINS} plugins");
         let kib: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
@@ -32,9 +32,10 @@ pub(crate) fn measure(subject: &Subject) -> Result<()> {
     Ok(())
 }
 
-/// The child: prints how many KiB its plugins added to it.
-pub(crate) fn child(folder: &Path, cache: &Path) -> Result<()> {
-    let host = PluginHost::new(Some(cache.to_owned()))?;
+/// The child: prints how many KiB its plugins added to it. They are compiled as haptic does it, by another process.
+pub(crate) fn child(folder: &Path, cache: &Path, haptic: &Path) -> Result<()> {
+    let compiler = CompilerProcess::new(haptic.to_owned(), vec!["compile-plugin".into()], CompileLimits::default());
+    let host = PluginHost::with_compiler(Some(cache.to_owned()), Compiler::Process(compiler))?;
     let modules = listed(folder)?;
     // What the first use of the runtime takes is the host's, not the plugins'.
     let before = resident()?;
