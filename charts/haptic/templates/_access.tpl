@@ -44,10 +44,21 @@ NAME being empty where every object is meant.
 {{- $scopes := dict "" $cluster $own $here -}}
 {{- $ingressStatus := dig "controller" "ingressStatus" (dict) $spec -}}
 {{- $watched := include "haptic.watchedResources" . | fromYaml -}}
+{{- $withoutNamespace := include "haptic.withoutNamespace" . | fromYamlArray -}}
 {{- $judged := false -}}
-{{- range $watched -}}{{- if .enableValidationWebhook -}}{{- $judged = true -}}{{- end -}}{{- end -}}
+{{- $everywhere := false -}}
 {{- range $watched -}}
-{{- include "haptic.grantWatch" (list $scopes . (gt (len $ingressStatus) 0) $judged) -}}
+{{- if .enableValidationWebhook -}}{{- $judged = true -}}{{- end -}}
+{{- $resource := . -}}
+{{- range .apiVersions | default (list .apiVersion) -}}
+{{- $group := ternary (splitList "/" . | first) "" (contains "/" .) -}}
+{{- if not (or $resource.namespaces (has (printf "%s/%s" $group $resource.resources) $withoutNamespace)) -}}
+{{- $everywhere = true -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $watched -}}
+{{- include "haptic.grantWatch" (list $scopes . (gt (len $ingressStatus) 0) $judged $everywhere) -}}
 {{- end -}}
 {{- with $ingressStatus.publishService -}}
 {{- $namespace := .namespace | default $own -}}
@@ -60,7 +71,7 @@ NAME being empty where every object is meant.
 {{- end -}}
 
 {{- /*
-(list SCOPES RESOURCE INGRESS_STATUS JUDGED): reads of one watched resource, and Events where its objects are. Single
+(list SCOPES RESOURCE INGRESS_STATUS JUDGED EVERYWHERE): reads of one watched resource, and Events where its objects are. Single
 objects are read where bodies are not kept, before a status is written, and where a judge of writes may miss them.
 */ -}}
 {{- define "haptic.grantWatch" -}}
@@ -68,6 +79,7 @@ objects are read where bodies are not kept, before a status is written, and wher
 {{- $resource := index . 1 -}}
 {{- $withStatus := index . 2 -}}
 {{- $judged := index . 3 -}}
+{{- $everywhere := index . 4 -}}
 {{- $index := list -}}
 {{- range $resource.indexBy -}}
 {{- $index = append $index (regexReplaceAll "[^a-zA-Z0-9]+" . "." | trimAll ".") -}}
@@ -98,8 +110,8 @@ objects are read where bodies are not kept, before a status is written, and wher
 {{- $rules := get $scopes . -}}
 {{- $what := printf "%s|%s|%s" $group $resource.resources $name -}}
 {{- $_ := set $rules $what (concat $verbs (get $rules $what | default list) | uniq | sortAlpha) -}}
-{{- /* Events about an object without a namespace stand in this one. */ -}}
-{{- $ofEvents := ternary "default" . $withoutNamespace -}}
+{{- /* Events about an object without a namespace stand in `default`, if they are not made in every one anyway. */ -}}
+{{- $ofEvents := ternary (ternary "" "default" $everywhere) . $withoutNamespace -}}
 {{- if not (hasKey $scopes $ofEvents) -}}{{- $_ := set $scopes $ofEvents dict -}}{{- end -}}
 {{- $_ := set (get $scopes $ofEvents) "events.k8s.io|events|" (list "create" "patch") -}}
 {{- if $hasStatus -}}

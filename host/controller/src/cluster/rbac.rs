@@ -98,8 +98,11 @@ impl Access {
         // To hear at once of kinds that come, change and go.
         grants.all(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::FOLLOW);
         let status = ingress_status(&config.value());
-        let uses =
-            Uses { admission: watched.iter().any(|resource| resource.admission), ingress_status: status.is_some() };
+        let uses = Uses {
+            admission: watched.iter().any(|resource| resource.admission),
+            ingress_status: status.is_some(),
+            events_everywhere: watched.iter().any(is_everywhere),
+        };
         for resource in &watched {
             watch(&mut grants, resource, uses);
         }
@@ -132,6 +135,8 @@ struct Uses {
     admission: bool,
     /// Ingresses get a status.
     ingress_status: bool,
+    /// Some objects with a namespace are watched in all of them, so Events are made in all of them.
+    events_everywhere: bool,
 }
 
 /// Ingresses get a status.
@@ -198,18 +203,17 @@ fn lease(grants: &mut Grants, own: &Scope, election: &api::LeaderElection) {
 }
 
 fn watch(grants: &mut Grants, resource: &WatchedResource, uses: Uses) {
-    let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.to_owned());
     if resource.admission && resource.versions.len() > 1 {
         // A write may come in another version than templates read: its definition says whether fields differ.
-        for group in resource.versions.iter().map(|version| group(version)).filter(|group| group.contains('.')) {
+        for group in resource.versions.iter().map(|version| group_of(version)).filter(|group| group.contains('.')) {
             let name = format!("{}.{group}", resource.resources);
             grants.named(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::GET, &name);
         }
     }
-    for group in resource.versions.iter().map(|version| group(version)) {
-        let without_namespace = WITHOUT_NAMESPACE.contains(&(group.as_str(), resource.resources.as_str()));
+    for group in resource.versions.iter().map(|version| group_of(version)) {
+        let without_namespace = WITHOUT_NAMESPACE.contains(&(group, resource.resources.as_str()));
         let has_status =
-            uses.ingress_status && (group.as_str(), resource.resources.as_str()) == ("networking.k8s.io", "ingresses");
+            uses.ingress_status && (group, resource.resources.as_str()) == ("networking.k8s.io", "ingresses");
         // A judge asks for what templates read by namespace and name.
         let judged = uses.admission && resource.is_indexed_by_names() && !without_namespace;
         let single = judged || has_status || resource.store == api::StorePolicy::OnDemand;
@@ -221,19 +225,34 @@ fn watch(grants: &mut Grants, resource: &WatchedResource, uses: Uses) {
         for scope in scopes {
             for verbs in [Some(Verbs::FOLLOW), single.then_some(Verbs::GET)].into_iter().flatten() {
                 match only_name(&resource.field_selector) {
-                    Some(name) => grants.named(&scope, &group, &resource.resources, verbs, &name),
-                    None => grants.all(&scope, &group, &resource.resources, verbs),
+                    Some(name) => grants.named(&scope, group, &resource.resources, verbs, &name),
+                    None => grants.all(&scope, group, &resource.resources, verbs),
                 }
             }
             // Events stand in the namespace of the object that they are about; those about an object without one here.
-            let of_events =
-                if without_namespace { Scope::Namespace(EVENTS_ABOUT_CLUSTER.to_owned()) } else { scope.clone() };
+            let of_events = match (without_namespace, uses.events_everywhere) {
+                (false, _) => scope.clone(),
+                (true, true) => Scope::Cluster,
+                (true, false) => Scope::Namespace(EVENTS_ABOUT_CLUSTER.to_owned()),
+            };
             grants.all(&of_events, "events.k8s.io", "events", Verbs::REPORT);
             if has_status {
-                grants.all(&scope, &group, "ingresses/status", Verbs::PATCH);
+                grants.all(&scope, group, "ingresses/status", Verbs::PATCH);
             }
         }
     }
+}
+
+/// Of an `apiVersion`; empty = the core group.
+fn group_of(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether objects with a namespace are watched in all of them.
+fn is_everywhere(resource: &WatchedResource) -> bool {
+    let with_namespace =
+        |version: &String| !WITHOUT_NAMESPACE.contains(&(group_of(version), resource.resources.as_str()));
+    resource.namespaces.is_empty() && resource.versions.iter().any(with_namespace)
 }
 
 /// The one name that a selector of fields allows.

@@ -180,7 +180,7 @@ fn the_status_of_ingresses_is_written_only_if_it_is_wanted() {
     let ingresses = WatchedResource::new("ingresses", &spec, &[]).unwrap();
     for wanted in [true, false] {
         let mut grants = Grants::default();
-        watch(&mut grants, &ingresses, Uses { admission: false, ingress_status: wanted });
+        watch(&mut grants, &ingresses, Uses { admission: false, ingress_status: wanted, events_everywhere: true });
         let rules = grants.rules(&Scope::Namespace("shop".to_owned()));
         let status = rules.iter().find(|rule| rule.resources.contains(&"ingresses/status".to_owned()));
         assert_eq!(status.is_some(), wanted, "{rules:?}");
@@ -240,8 +240,13 @@ fn single_objects_are_read_where_bodies_are_not_kept_or_writes_are_judged() {
 #[test]
 fn events_about_a_kind_without_namespaces_are_made_in_one() {
     let classes = json!({ "apiVersion": "networking.k8s.io/v1", "resources": "ingressclasses" });
-    let access = access([config(json!({ "watchedResources": { "classes": classes } }))], names());
+    let access = access([config(json!({ "watchedResources": { "classes": classes.clone() } }))], names());
     let events = "events.k8s.io:events";
     assert!(allows(&access, Some("default"), "create", events, ""));
     assert!(!allows(&access, None, "create", events, ""));
+    let services = json!({ "apiVersion": "v1", "resources": "services" });
+    let both = json!({ "watchedResources": { "classes": classes, "services": services } });
+    let access = self::access([config(both)], names());
+    assert!(!allows(&access, Some("default"), "create", events, ""), "it is not said twice");
+    assert!(allows(&access, None, "create", events, ""));
 }
