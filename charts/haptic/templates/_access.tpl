@@ -10,28 +10,27 @@ NAME being empty where every object is meant.
 {{- $own := .Release.Namespace -}}
 {{- $fullname := include "haptic.fullname" . -}}
 {{- $spec := include "haptic.spec" . | fromYaml -}}
+{{- $follow := list "list" "watch" -}}
 {{- $read := list "get" "list" "watch" -}}
-{{- $status := list "get" "patch" "update" -}}
-{{- $report := list "create" "patch" -}}
 {{- $cluster := dict "apiextensions.k8s.io|customresourcedefinitions|" (list "list" "watch") -}}
-{{- $here := dict "|pods|" $read "events.k8s.io|events|" $report -}}
-{{- range list "haproxytemplatelibraries" "haproxyplugins" -}}
-{{- $_ := set $here (printf "haptic.rs|%s|" .) $read -}}
-{{- end -}}
-{{- $_ := set $here "haptic.rs|haproxyplugins/status|" $status -}}
+{{- $here := dict "|pods|" $follow "events.k8s.io|events|" (list "create" "patch") -}}
+{{- $_ := set $here "haptic.rs|haproxytemplatelibraries|" $follow -}}
+{{- $_ := set $here "haptic.rs|haproxyplugins|" $read -}}
 {{- range list "haproxycfgs" "haproxycrtlistfiles" "haproxygeneralfiles" "haproxymapfiles" -}}
-{{- $_ := set $here (printf "haptic.rs|%s|" .) (list "create" "delete" "get" "list" "patch" "update" "watch") -}}
-{{- $_ := set $here (printf "haptic.rs|%s/status|" .) $status -}}
+{{- $_ := set $here (printf "haptic.rs|%s|" .) (list "create" "delete" "list" "patch") -}}
+{{- end -}}
+{{- range list "haproxycfgs" "haproxyplugins" -}}
+{{- $_ := set $here (printf "haptic.rs|%s/status|" .) (list "patch") -}}
 {{- end -}}
 {{- $_ := set $here (printf "haptic.rs|haproxytemplateconfigs|%s" $fullname) $read -}}
-{{- $_ := set $here (printf "haptic.rs|haproxytemplateconfigs/status|%s" $fullname) $status -}}
+{{- $_ := set $here (printf "haptic.rs|haproxytemplateconfigs/status|%s" $fullname) (list "patch") -}}
 {{- $_ := set $here (printf "haptic.rs|haproxytemplateconfigs/finalizers|%s" $fullname) (list "update") -}}
 {{- $_ := set $here "coordination.k8s.io|leases|" (list "create") -}}
-{{- $_ := set $here (printf "coordination.k8s.io|leases|%s" (include "haptic.leaseName" .)) (list "get" "list" "update" "watch") -}}
-{{- $_ := set $here (printf "|secrets|%s" $spec.credentialsSecretRef.name) $read -}}
+{{- $_ := set $here (printf "coordination.k8s.io|leases|%s" (include "haptic.leaseName" .)) (list "get" "update" "watch") -}}
+{{- $_ := set $here (printf "|secrets|%s" $spec.credentialsSecretRef.name) $follow -}}
 {{- range include "haptic.plugins" . | fromYaml -}}
-{{- with dig "module" "oci" "pullSecret" "" . -}}{{- $_ := set $here (printf "|secrets|%s" .) $read -}}{{- end -}}
-{{- with dig "module" "configMap" "name" "" . -}}{{- $_ := set $here (printf "|configmaps|%s" .) $read -}}{{- end -}}
+{{- with dig "module" "oci" "pullSecret" "" . -}}{{- $_ := set $here (printf "|secrets|%s" .) $follow -}}{{- end -}}
+{{- with dig "module" "configMap" "name" "" . -}}{{- $_ := set $here (printf "|configmaps|%s" .) $follow -}}{{- end -}}
 {{- end -}}
 {{- if eq .Values.certificates.mode "controller" -}}
 {{- $secrets := include "haptic.secrets" . | fromYaml -}}
@@ -44,22 +43,48 @@ NAME being empty where every object is meant.
 {{- end -}}
 {{- $scopes := dict "" $cluster $own $here -}}
 {{- $ingressStatus := dig "controller" "ingressStatus" (dict) $spec -}}
-{{- range include "haptic.watchedResources" . | fromYaml -}}
-{{- include "haptic.grantWatch" (list $scopes . (gt (len $ingressStatus) 0)) -}}
+{{- $watched := include "haptic.watchedResources" . | fromYaml -}}
+{{- $withoutNamespace := include "haptic.withoutNamespace" . | fromYamlArray -}}
+{{- $judged := false -}}
+{{- $everywhere := false -}}
+{{- range $watched -}}
+{{- if .enableValidationWebhook -}}{{- $judged = true -}}{{- end -}}
+{{- $resource := . -}}
+{{- range .apiVersions | default (list .apiVersion) -}}
+{{- $group := ternary (splitList "/" . | first) "" (contains "/" .) -}}
+{{- if not (or $resource.namespaces (has (printf "%s/%s" $group $resource.resources) $withoutNamespace)) -}}
+{{- $everywhere = true -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $watched -}}
+{{- include "haptic.grantWatch" (list $scopes . (gt (len $ingressStatus) 0) $judged $everywhere) -}}
 {{- end -}}
 {{- with $ingressStatus.publishService -}}
 {{- $namespace := .namespace | default $own -}}
 {{- if not (hasKey $scopes $namespace) -}}{{- $_ := set $scopes $namespace dict -}}{{- end -}}
-{{- $_ := set (get $scopes $namespace) (printf "|services|%s" .name) (list "get") -}}
+{{- $what := printf "|services|%s" .name -}}
+{{- $rules := get $scopes $namespace -}}
+{{- $_ := set $rules $what (concat (list "get") (get $rules $what | default list) | uniq | sortAlpha) -}}
 {{- end -}}
 {{- toYaml $scopes -}}
 {{- end -}}
 
-{{- /* (list SCOPES RESOURCE INGRESS_STATUS): reads of one watched resource, and Events where its objects are. */ -}}
+{{- /*
+(list SCOPES RESOURCE INGRESS_STATUS JUDGED EVERYWHERE): reads of one watched resource, and Events where its objects are. Single
+objects are read where bodies are not kept, before a status is written, and where a judge of writes may miss them.
+*/ -}}
 {{- define "haptic.grantWatch" -}}
 {{- $scopes := index . 0 -}}
 {{- $resource := index . 1 -}}
 {{- $withStatus := index . 2 -}}
+{{- $judged := index . 3 -}}
+{{- $everywhere := index . 4 -}}
+{{- $index := list -}}
+{{- range $resource.indexBy -}}
+{{- $index = append $index (regexReplaceAll "[^a-zA-Z0-9]+" . "." | trimAll ".") -}}
+{{- end -}}
+{{- $byNames := or (not $index) (eq (join " " $index) "metadata.namespace metadata.name") -}}
 {{- $name := "" -}}
 {{- range splitList "," ($resource.fieldSelector | default "") -}}
 {{- $requirement := trim . | replace "==" "=" -}}
@@ -73,17 +98,24 @@ NAME being empty where every object is meant.
 {{- $definition := printf "apiextensions.k8s.io|customresourcedefinitions|%s.%s" $resource.resources $group -}}
 {{- $_ := set (get $scopes "") $definition (list "get") -}}
 {{- end -}}
-{{- $namespaces := $resource.namespaces | default (list "") -}}
-{{- if has (printf "%s/%s" $group $resource.resources) (include "haptic.withoutNamespace" . | fromYamlArray) -}}
-{{- $namespaces = list "" -}}
+{{- $kind := printf "%s/%s" $group $resource.resources -}}
+{{- $withoutNamespace := has $kind (include "haptic.withoutNamespace" . | fromYamlArray) -}}
+{{- $hasStatus := and $withStatus (eq $kind "networking.k8s.io/ingresses") -}}
+{{- $verbs := list "list" "watch" -}}
+{{- if or $hasStatus (eq ($resource.store | default "") "on-demand") (and $judged $byNames (not $withoutNamespace)) -}}
+{{- $verbs = prepend $verbs "get" -}}
 {{- end -}}
-{{- range $namespaces -}}
+{{- range ternary (list "") ($resource.namespaces | default (list "")) $withoutNamespace -}}
 {{- if not (hasKey $scopes .) -}}{{- $_ := set $scopes . dict -}}{{- end -}}
 {{- $rules := get $scopes . -}}
-{{- $_ := set $rules (printf "%s|%s|%s" $group $resource.resources $name) (list "get" "list" "watch") -}}
-{{- $_ := set $rules "events.k8s.io|events|" (list "create" "patch") -}}
-{{- if and $withStatus (eq $group "networking.k8s.io") (eq $resource.resources "ingresses") -}}
-{{- $_ := set $rules "networking.k8s.io|ingresses/status|" (list "get" "patch" "update") -}}
+{{- $what := printf "%s|%s|%s" $group $resource.resources $name -}}
+{{- $_ := set $rules $what (concat $verbs (get $rules $what | default list) | uniq | sortAlpha) -}}
+{{- /* Events about an object without a namespace stand in `default`, if they are not made in every one anyway. */ -}}
+{{- $ofEvents := ternary (ternary "" "default" $everywhere) . $withoutNamespace -}}
+{{- if not (hasKey $scopes $ofEvents) -}}{{- $_ := set $scopes $ofEvents dict -}}{{- end -}}
+{{- $_ := set (get $scopes $ofEvents) "events.k8s.io|events|" (list "create" "patch") -}}
+{{- if $hasStatus -}}
+{{- $_ := set $rules "networking.k8s.io|ingresses/status|" (list "patch") -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

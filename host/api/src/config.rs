@@ -167,7 +167,7 @@ pub struct Deployment {
     pub min_deployment_interval: Duration,
     /// How often the state of the pods is compared with what they should have. Default: 60s; `0` = never.
     pub drift_prevention_interval: Duration,
-    /// How long one deployment may take before it counts as failed. Default: 30s.
+    /// How long one pod may take before its deployment counts as failed and is tried again. Default: 90s; not 0.
     pub deployment_timeout: Duration,
     /// At most so many pods at a time; 0 = all at once. Default: 0.
     pub max_parallel: u32,
@@ -179,9 +179,9 @@ pub struct Deployment {
 pub struct RenderGate {
     /// Default: true.
     pub enabled: bool,
-    /// How long one check may take. Default: 30s.
+    /// How long one check may take, whoever asks for it. Default: 10s; not 0.
     pub timeout: Duration,
-    /// The memory that one check may use. Default: 1Gi.
+    /// The address space that one check may use. Default: 2Gi; at least 64Mi.
     pub memory: Bytes,
 }
 
@@ -300,7 +300,7 @@ impl Default for Deployment {
         Self {
             min_deployment_interval: Duration::from_secs(2),
             drift_prevention_interval: Duration::from_secs(60),
-            deployment_timeout: Duration::from_secs(30),
+            deployment_timeout: Duration::from_secs(90),
             max_parallel: 0,
         }
     }
@@ -310,7 +310,7 @@ impl Default for Deployment {
 
 impl Default for RenderGate {
     fn default() -> Self {
-        Self { enabled: true, timeout: Duration::from_secs(30), memory: Bytes::from_mib(1024) }
+        Self { enabled: true, timeout: Duration::from_secs(10), memory: Bytes::from_mib(2048) }
     }
 }
 

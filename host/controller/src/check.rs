@@ -1,8 +1,8 @@
 //! What the pipeline and the render gate ask of `haproxy -c`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use haptic_haproxy::check::{CheckMode, CheckSeverity, CheckVerdict, Checker};
+use haptic_haproxy::check::{CheckLimits, CheckMode, CheckSeverity, CheckVerdict, Checker};
 use haptic_model::{FileSet, Reason, ReasonCode};
 
 pub use haptic_haproxy::check::Cancellation;
@@ -14,7 +14,25 @@ pub(crate) struct CancelOnDrop(Cancellation);
 /// Runs `haproxy -c` in a fresh jail on every call. Blocks: call it on a blocking thread.
 pub trait ConfigCheck: Send + Sync {
     /// A check that was cancelled is [`Answer::Unavailable`], never a pass.
-    fn check(&self, files: &FileSet, haproxy: (u16, u16), names: NameResolution, cancelled: &Cancellation) -> Answer;
+    fn check(&self, files: &FileSet, ask: CheckAsk, cancelled: &Cancellation) -> Answer;
+}
+
+/// How a check is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckAsk {
+    /// Major and minor version of the HAProxy that is asked.
+    pub haproxy: (u16, u16),
+    pub names: NameResolution,
+    pub bounds: CheckBounds,
+}
+
+/// What one check may take: `spec.renderGate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckBounds {
+    /// Of wall-clock time, and of processor time in whole seconds. Default: 10 s.
+    pub time: Duration,
+    /// Bytes of address space. Default: 2 GiB.
+    pub memory: u64,
 }
 
 /// What becomes of a server name that does not resolve.
@@ -65,22 +83,38 @@ impl Checkers {
 }
 
 impl ConfigCheck for Checkers {
-    fn check(&self, files: &FileSet, haproxy: (u16, u16), names: NameResolution, cancelled: &Cancellation) -> Answer {
-        let Some(checker) = self.0.get(&haproxy) else {
-            let (major, minor) = haproxy;
+    fn check(&self, files: &FileSet, ask: CheckAsk, cancelled: &Cancellation) -> Answer {
+        let Some(checker) = self.0.get(&ask.haproxy) else {
+            let (major, minor) = ask.haproxy;
             let message = format!("NoCheckerForVersion: no HAProxy {major}.{minor} is here to check for it");
             return Answer::Unavailable { reason: Reason::new(ReasonCode::Note, message) };
         };
-        let mode = match names {
+        let mode = match ask.names {
             NameResolution::Tolerated => CheckMode::TolerateUnresolved,
             NameResolution::Required => CheckMode::Strict,
         };
-        match checker.check(files, mode, cancelled) {
+        match checker.clone().with_limits(ask.bounds.limits()).check(files, mode, cancelled) {
             Ok(verdict) => verdict.into(),
             Err(error) => Answer::Unavailable { reason: Reason::new(ReasonCode::Note, error.to_string()) },
         }
     }
 }
+
+// === impl CheckBounds ===
+
+impl CheckBounds {
+    fn limits(self) -> CheckLimits {
+        CheckLimits { wall: self.time, cpu: self.time, memory_bytes: self.memory, ..CheckLimits::STANDARD }
+    }
+}
+
+impl Default for CheckBounds {
+    fn default() -> Self {
+        Self { time: CheckLimits::STANDARD.wall, memory: CheckLimits::STANDARD.memory_bytes }
+    }
+}
+
+// === impl Answer ===
 
 impl From<CheckVerdict> for Answer {
     fn from(verdict: CheckVerdict) -> Self {

@@ -166,8 +166,7 @@ pub(crate) fn render_once(
             .execute(&snapshot, haproxy, left_out, &mut memo, clock.now())
             .map_err(|error| PipelineError { findings: located(error.findings), ..error })?;
         output.findings = located(output.findings);
-        let reload_interval = core.settings.min_deployment_interval;
-        Ok(Render { seq, correlation, trigger, output, started, snapshot, reload_interval })
+        Ok(Render { seq, correlation, trigger, output, started, snapshot, pacing: core.settings.pacing })
     }
 }
 

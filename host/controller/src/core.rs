@@ -9,7 +9,12 @@ use haptic_render::Memo;
 use haptic_store::{Object, Snapshot, Store};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{config::TemplateSources, pipeline::Pipeline, quarantine::Fingerprint};
+use crate::{
+    check::CheckBounds,
+    config::TemplateSources,
+    pipeline::{Pacing, Pipeline},
+    quarantine::Fingerprint,
+};
 
 pub struct Core {
     /// For a person, e.g. `HAProxyTemplateConfig default/shop`.
@@ -36,8 +41,8 @@ pub struct Reporting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Default 2 s. Acts per pod after the diff: it goes with every apply, and the agent paces its reloads with it.
-    pub min_deployment_interval: Duration,
+    /// Acts per pod after the diff: the interval between reloads goes with every apply, and the agent paces with it.
+    pub pacing: Pacing,
     /// Default 60 s.
     pub drift_prevention_interval: Duration,
     /// Between two checks of the render gate, so that a storm of changes does not keep a core busy. Default 1 s; the
@@ -45,6 +50,8 @@ pub struct Settings {
     pub gate_interval: Duration,
     /// Default true. Without the gate nothing is promoted to last known good but what a reload has loaded.
     pub gate_enabled: bool,
+    /// What one `haproxy -c` may take, whoever asks for it.
+    pub check: CheckBounds,
 }
 
 /// The core that serves. Readers take it for as long as one piece of work lasts.
@@ -90,10 +97,11 @@ impl ActiveCore {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            min_deployment_interval: Duration::from_secs(2),
+            pacing: Pacing::default(),
             drift_prevention_interval: Duration::from_mins(1),
             gate_interval: Duration::from_secs(1),
             gate_enabled: true,
+            check: CheckBounds::default(),
         }
     }
 }

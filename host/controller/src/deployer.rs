@@ -1,7 +1,7 @@
 //! The Deployer (leader-only): brings the scheduled render to every pod in parallel and reports per pod and in sum.
 //!
 //! Each pod has an actor of its own (`pod_actor`) with a latest-wins inbox, so a pod that is slow, reloading or dead
-//! delays nobody else. What the gate said travels to the actors too: a refusal reverts pods that took the plan without
+//! delays nobody else, unless the configuration says how many pods are written to at a time (`turns`). What the gate said travels to the actors too: a refusal reverts pods that took the plan without
 //! loading it, a pass is named on the next apply so that the agent promotes its rollback baseline.
 
 mod inbox;
@@ -10,6 +10,7 @@ mod patch;
 mod plan_upload;
 mod pod_actor;
 mod request;
+mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,7 @@ use crate::{
     deployer::{
         inbox::{Assignment, Inbox, Validated},
         pod_actor::{PodActor, PodDone, PodEnd},
+        turns::TurnsOf,
     },
     events::{Event, EventKind, GateVerdict},
     pipeline::Render,
@@ -45,6 +47,7 @@ pub struct Deployer {
     tasks: JoinSet<PodEnd>,
     results: (mpsc::Sender<PodDone>, mpsc::Receiver<PodDone>),
     deployments: BTreeMap<u64, Deployment>,
+    turns: TurnsOf,
     next: u64,
 }
 
@@ -91,6 +94,7 @@ impl Deployer {
             tasks: JoinSet::new(),
             results: mpsc::channel(RESULTS),
             deployments: BTreeMap::new(),
+            turns: TurnsOf::default(),
             next: 0,
         }
     }
@@ -153,9 +157,11 @@ impl Deployer {
         let waiting = pods.iter().map(|pod| pod.name.clone()).collect();
         self.deployments.insert(id, Deployment { render: render.clone(), waiting, reports: Vec::new() });
         let token = Token { leader_epoch, render_seq: render.seq };
+        let turns = self.turns.of(render.pacing.most_at_once);
         for pod in pods {
             let inbox = self.inbox_of(pod);
-            let replaced = inbox.assign(Assignment { deployment: id, render: render.clone(), token });
+            let (render, turns) = (render.clone(), turns.clone());
+            let replaced = inbox.assign(Assignment { deployment: id, render, token, turns });
             if let Some(replaced) = replaced {
                 self.superseded(replaced.deployment, &pod.name);
             }

@@ -98,7 +98,8 @@ impl Vetted {
     ) -> Result<Accepted, Vec<Finding>> {
         let candidate = request.candidate;
         let located = |findings| candidate.sources.all_in_manifests(findings);
-        let pipeline = Pipeline { renderer: self.renderer, validators: self.plugins.clone() };
+        let check = candidate.settings.check;
+        let pipeline = Pipeline { renderer: self.renderer, validators: self.plugins.clone(), check };
         let snapshot = store.snapshot();
         // What the proof rendered is warm when it serves.
         let mut memo = Memo::default();

@@ -17,7 +17,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::{
-    check::{Answer, Cancellation, ConfigCheck, NameResolution},
+    check::{Answer, Cancellation, CheckAsk, CheckBounds, ConfigCheck, NameResolution},
     events::{Correlation, Trigger},
     quarantine::{LeftOut, RefusedUnit},
     reports::{findings_of, from_haproxy, refusal},
@@ -38,8 +38,18 @@ pub struct Render {
     pub started: Instant,
     /// What it was rendered from.
     pub snapshot: Arc<Snapshot>,
-    /// The least time between two reloads of a pod, as the configuration has it.
+    pub pacing: Pacing,
+}
+
+/// How fast a render is brought to the pods, as the configuration has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pacing {
+    /// The least time between two reloads of a pod. Default: 2 s.
     pub reload_interval: Duration,
+    /// How long one pod may take. Default: 90 s.
+    pub timeout: Duration,
+    /// Pods at a time; 0 = all at once. Default: 0.
+    pub most_at_once: u32,
 }
 
 /// What the pipeline produces.
@@ -104,6 +114,16 @@ pub enum Phase {
 pub struct Pipeline {
     pub renderer: Arc<Renderer>,
     pub validators: Arc<dyn OutputValidators>,
+    /// What a check of its output may take.
+    pub check: CheckBounds,
+}
+
+// === impl Pacing ===
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self { reload_interval: Duration::from_secs(2), timeout: Duration::from_secs(90), most_at_once: 0 }
+    }
 }
 
 // === impl Pipeline ===
@@ -145,7 +165,8 @@ impl Pipeline {
             findings.extend(left_out.findings.iter().cloned());
             findings.extend(self.auxiliary(&rendered, now, &mut timing)?);
             let began = Instant::now();
-            let answer = check.check(&rendered.files, haproxy, NameResolution::Required, cancelled);
+            let ask = CheckAsk { haproxy, names: NameResolution::Required, bounds: self.check };
+            let answer = check.check(&rendered.files, ask, cancelled);
             timing.semantic += began.elapsed();
             match answer {
                 Answer::Passed { warnings, .. } => {

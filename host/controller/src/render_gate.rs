@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bus::{EventBus, Subscription},
-    check::{Answer, Cancellation, ConfigCheck, NameResolution},
+    check::{Answer, Cancellation, CheckAsk, ConfigCheck, NameResolution},
     clock::until,
     core::{ActiveCore, Core, fingerprint},
     events::{Event, EventKind, GateOutcome, GateVerdict},
@@ -154,9 +154,11 @@ impl RenderGate {
         }
         let cancellation = Cancellation::new();
         let (check, render, cancelled) = (self.check.clone(), render.clone(), cancellation.clone());
+        let bounds = self.core.get().settings.check;
         let ask = move || {
             let files = &render.output.rendered.files;
-            let answer = |version| check.check(files, version, NameResolution::Tolerated, &cancelled);
+            let ask = |haproxy| CheckAsk { haproxy, names: NameResolution::Tolerated, bounds };
+            let answer = |version| check.check(files, ask(version), &cancelled);
             versions.into_iter().map(|version| (version, answer(version))).collect()
         };
         let mut asked = tokio::task::spawn_blocking(ask);

@@ -22,11 +22,11 @@ use tokio::time::Instant;
 
 use crate::{
     bus::Subscription,
-    check::{Answer, Cancellation, CheckMessage, ConfigCheck, NameResolution},
+    check::{Answer, Cancellation, CheckAsk, CheckMessage, ConfigCheck},
     config::{Candidate, ConfigObjects},
-    core::{Core, Settings},
+    core::Core,
     events::{Cause, Change, ChangedObject, Correlation, Event, GateVerdict, ResourceChange, Trigger},
-    pipeline::{Output, Pipeline, PipelineTiming, Render},
+    pipeline::{Output, Pacing, Pipeline, PipelineTiming, Render},
     pod::{Endpoint, Pod},
 };
 
@@ -43,7 +43,11 @@ pub(crate) fn core_of(candidate: &Candidate) -> Core {
     let renderer = Renderer::compile(candidate.templates.clone(), plugins.clone()).unwrap();
     Core {
         name: candidate.name.clone(),
-        pipeline: Pipeline { renderer: Arc::new(renderer), validators: plugins.clone() },
+        pipeline: Pipeline {
+            renderer: Arc::new(renderer),
+            validators: plugins.clone(),
+            check: candidate.settings.check,
+        },
         plugins,
         memo: Mutex::new(Memo::default()),
         store: Mutex::new(Store::new(candidate.resources().unwrap())),
@@ -82,7 +86,7 @@ impl ScriptedCheck {
 }
 
 impl ConfigCheck for ScriptedCheck {
-    fn check(&self, _: &FileSet, _: (u16, u16), _: NameResolution, _: &Cancellation) -> Answer {
+    fn check(&self, _: &FileSet, _: CheckAsk, _: &Cancellation) -> Answer {
         let mut answers = self.0.lock();
         if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() }
     }
@@ -139,7 +143,7 @@ pub(crate) fn render_of(seq: u64, text: &str, trigger: Trigger) -> Render {
         output: Output { rendered, findings: Vec::new(), refused: Vec::new(), timing: PipelineTiming::default() },
         started: Instant::now(),
         snapshot: Store::new(Vec::new()).snapshot(),
-        reload_interval: Settings::default().min_deployment_interval,
+        pacing: Pacing::default(),
     }
 }
 

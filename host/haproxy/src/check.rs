@@ -136,6 +136,13 @@ impl Checker {
         self
     }
 
+    /// Allows this much instead.
+    #[must_use]
+    pub fn with_limits(mut self, limits: CheckLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -7,8 +7,9 @@ use clap_complete::Shell;
 
 use crate::{
     agent::AgentOptions, crds::CrdsOptions, demo_secret::DemoSecret, diff::DiffOptions, echo::EchoBackend,
-    explain::ExplainOptions, plugin::PluginCommand, probe::ProbeOptions, rbac::RbacOptions, render::RenderOptions,
-    run::RunOptions, validate::ValidateOptions, webhook_configuration::WebhookConfigurationOptions,
+    explain::ExplainOptions, plugin::PluginCommand, preflight::PreflightOptions, probe::ProbeOptions,
+    rbac::RbacOptions, render::RenderOptions, run::RunOptions, validate::ValidateOptions,
+    webhook_configuration::WebhookConfigurationOptions,
 };
 
 /// Turns Kubernetes resources into HAProxy configuration, proves it, and brings it to HAProxy without a reload
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Diff(DiffOptions),
     /// Say who made a line of the configuration, or where a request goes
     Explain(ExplainOptions),
+    /// Say what a configuration would make of the objects that are there, before it is installed
+    Preflight(PreflightOptions),
     /// List what templates can call
     Functions,
     /// Write the CustomResourceDefinitions

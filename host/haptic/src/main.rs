@@ -13,6 +13,7 @@ mod explain;
 mod logging;
 mod offline;
 mod plugin;
+mod preflight;
 mod probe;
 mod process_metrics;
 mod rbac;
@@ -70,6 +71,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Render(options) => options.run(),
         Command::Diff(options) => blocking(options.run()),
         Command::Explain(options) => options.run(),
+        Command::Preflight(options) => options.run(),
         Command::Crds(options) => options.run(),
         Command::Rbac(options) => options.run(),
         Command::WebhookConfiguration(options) => options.run(),

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use haptic_controller::{
-    check::Checkers,
+    check::{CheckBounds, Checkers},
     config::{Candidate, ConfigObjects},
     pipeline::Pipeline,
     plugin_loader::PluginLoader,
@@ -56,6 +56,7 @@ pub(crate) struct Prepared {
     pub(crate) plugins: Arc<PluginSet>,
     pub(crate) resources: Vec<WatchedResource>,
     pub(crate) store: Store,
+    check: CheckBounds,
 }
 
 // === impl Manifests ===
@@ -98,7 +99,8 @@ impl Loaded {
         let resources = candidate.resources().map_err(located)?;
         let mut store = Store::new(resources.clone());
         store.sync(&self.objects);
-        Ok(Prepared { renderer: Arc::new(renderer), plugins, resources, store })
+        let check = candidate.settings.check;
+        Ok(Prepared { renderer: Arc::new(renderer), plugins, resources, store, check })
     }
 
     /// The render, every validator included, but not `haproxy -c`.
@@ -129,7 +131,7 @@ impl Loaded {
 
 impl Prepared {
     pub(crate) fn pipeline(&self) -> Pipeline {
-        Pipeline { renderer: Arc::clone(&self.renderer), validators: self.plugins.clone() }
+        Pipeline { renderer: Arc::clone(&self.renderer), validators: self.plugins.clone(), check: self.check }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     Api, Content, Trouble, Wanted,
-    backoff::Failures,
+    backoff::{Backoff, Failures},
     decode::{Event, read_event, read_page},
     discovery::Served,
     request::Scope,
@@ -18,20 +18,32 @@ use crate::{
 /// Counts up whenever the server may serve other resources than before.
 pub(crate) type Revision = watch::Sender<u64>;
 
-/// Never ends. Who may not watch definitions is left to asking from time to time.
+/// Never ends. Who may not watch definitions is left to asking from time to time, and looks again whether he may: soon
+/// at first, as a server that starts does not know its roles yet.
 pub(crate) async fn watch_definitions(api: Api, mut failures: Failures, revision: Arc<Revision>) {
     let scope = scope();
+    let mut refusals = Failures::new(REFUSED, failures.jitter().clone());
+    let mut told = false;
     loop {
-        let Err(trouble) = watch(&api, &scope, &mut failures, &revision).await else {
-            sleep(failures.pause(None)).await;
-            continue;
-        };
-        let pause = if trouble.is_forbidden() {
-            tracing::info!(%trouble, "may not watch custom resource definitions; their changes are found more slowly");
-            FORBIDDEN
-        } else {
-            tracing::debug!(%trouble, "watching custom resource definitions failed");
-            failures.pause(Some(&trouble))
+        let pause = match watch(&api, &scope, &mut failures, &revision).await {
+            Err(trouble) if trouble.is_forbidden() => {
+                if !told {
+                    told = true;
+                    tracing::info!(
+                        %trouble, "may not watch custom resource definitions; their changes are found more slowly"
+                    );
+                }
+                refusals.pause(Some(&trouble))
+            }
+            other => {
+                told = false;
+                refusals.reset();
+                let trouble = other.err();
+                if let Some(trouble) = &trouble {
+                    tracing::debug!(%trouble, "watching custom resource definitions failed");
+                }
+                failures.pause(trouble.as_ref())
+            }
         };
         sleep(pause).await;
     }
@@ -76,4 +88,27 @@ fn scope() -> Scope {
     wanted.scopes(&served).remove(0)
 }
 
-const FORBIDDEN: Duration = Duration::from_mins(5);
+/// Between two looks of who may not.
+const REFUSED: Backoff = Backoff {
+    first: Duration::from_secs(2),
+    longest: Duration::from_mins(5),
+    longest_unreachable: Duration::from_secs(4),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Jitter, Refusal};
+
+    #[test]
+    fn who_may_not_looks_again_after_seconds_at_first_and_after_minutes_in_the_end() {
+        let trouble = Trouble::Refused(Refusal { code: 403, ..Refusal::default() });
+        assert!(trouble.is_forbidden());
+        for (random, first, last) in [(1.0, 2, 300), (0.0, 1, 150)] {
+            let mut refusals = Failures::new(REFUSED, Jitter::new(move || random));
+            let pauses: Vec<_> = (0..12).map(|_| refusals.pause(Some(&trouble)).as_secs()).collect();
+            assert_eq!((pauses[0], pauses[11]), (first, last), "{pauses:?}");
+            assert!(pauses.windows(2).all(|pair| pair[1] >= pair[0]), "{pauses:?}");
+        }
+    }
+}

@@ -19,6 +19,8 @@ pub struct Object {
     /// A manifest that only moved within its file changes this and nothing else.
     source: RwLock<Option<SourceLocation>>,
     fields: Shaped,
+    /// What it takes in memory.
+    bytes: usize,
     /// Set if the fields are mere metadata: of this version of the object.
     partial: Option<Box<str>>,
 }
@@ -34,7 +36,8 @@ impl PartialEq for Object {
 
 impl Object {
     pub(crate) fn new(reference: ObjectRef, serial: u64, source: Option<SourceLocation>, fields: Shaped) -> Self {
-        Self { reference, serial, source: RwLock::new(source), fields, partial: None }
+        let bytes = size_of::<Self>() + fields.bytes();
+        Self { reference, serial, source: RwLock::new(source), fields, bytes, partial: None }
     }
 
     /// An object of which only the metadata is kept.
@@ -54,6 +57,11 @@ impl Object {
     /// A number that is new whenever the content changed; no two contents of this process share one.
     pub fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// What it takes in memory, without what it shares with others and what the allocator adds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Where it was read, if it came from a file.

@@ -82,6 +82,12 @@ impl WatchedResource {
         if mistakes.findings.is_empty() { Ok(resource) } else { Err(mistakes.findings) }
     }
 
+    /// Whether a key of the index is a namespace and a name.
+    pub fn is_indexed_by_names(&self) -> bool {
+        let fields: Option<Vec<String>> = self.index_by.iter().map(JsonPath::dotted).collect();
+        fields.is_some_and(|fields| fields.is_empty() || fields == ["metadata.namespace", "metadata.name"])
+    }
+
     /// How many components a key has.
     pub fn arity(&self) -> usize {
         if self.index_by.is_empty() { 2 } else { self.index_by.len() }

@@ -54,6 +54,11 @@ impl Shaped {
         self.shape.0.iter().zip(&self.values).map(|(name, value)| (Value::from(Arc::clone(name)), value.clone()))
     }
 
+    /// What its values take in memory, texts and everything inside included. Names of fields are shared.
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.iter().map(bytes).sum()
+    }
+
     pub(crate) fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shape, &other.shape) && self.values.iter().zip(&other.values).all(|(a, b)| same(a, b))
     }
@@ -182,6 +187,22 @@ fn number(number: &serde_json::Number) -> Value {
         return Value::from(float as i64);
     }
     Value::from(float)
+}
+
+/// As it is kept, without what the allocator adds.
+fn bytes(value: &Value) -> usize {
+    /// The counts of an `Arc`.
+    const COUNTS: usize = 2 * size_of::<usize>();
+    /// Shorter texts stand in the value itself.
+    const INLINE: usize = 22;
+    let below = if let Some(fields) = value.downcast_object_ref::<Shaped>() {
+        COUNTS + size_of::<Shaped>() + fields.bytes()
+    } else if let Some(list) = value.downcast_object_ref::<List>() {
+        COUNTS + size_of::<List>() + list.0.iter().map(bytes).sum::<usize>()
+    } else {
+        value.as_str().filter(|text| text.len() > INLINE).map_or(0, |text| COUNTS + text.len())
+    };
+    size_of::<Value>() + below
 }
 
 /// Exactly the same content: `1` is not `1.0` and not `true`.

@@ -164,6 +164,11 @@ impl Snapshot {
         self.resources.get(resource).map_or(0, |state| state.objects.len())
     }
 
+    /// What the objects of this resource take in memory as they are kept; see [`Object::bytes`].
+    pub fn bytes(&self, resource: &str) -> usize {
+        self.resources.get(resource).map_or(0, |state| state.objects.values().map(|object| object.bytes()).sum())
+    }
+
     /// How many objects there are of all resources.
     pub fn len(&self) -> usize {
         self.resources.values().map(|state| state.objects.len()).sum()

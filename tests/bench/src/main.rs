@@ -4,7 +4,7 @@
 //! HAProxy builds, HAPTIC_NATIVE_VALIDATORS the built `tests/bench/native`. The first argument is the number of routes,
 //! 5,000 if there is none, or `plugins`, and perhaps one of its sections, for the figures of plugins alone, or
 //! `kubernetes`, and perhaps a number of routes, for those in a real Kubernetes (as root, with HAPTIC_REGISTRY_TOOLS_DIR),
-//! or `admission`, and perhaps a number of routes (2,000 if there is none), for writes that are judged there.
+//! or `admission`, and perhaps numbers of routes (2,000 and 10,000 if there are none), for writes that are judged there.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
 mod admission;
@@ -25,7 +25,7 @@ use haptic_haproxy::version::HaproxyBinary;
 
 /// Routes, unless the command line says otherwise.
 const ROUTES: usize = 5_000;
-const ADMISSION_ROUTES: usize = 2_000;
+const ADMISSION_ROUTES: [usize; 2] = [2_000, 10_000];
 
 /// What is measured.
 pub(crate) struct Subject {
@@ -43,9 +43,7 @@ fn main() -> Result<()> {
         ["idle", modules, cache, haptic] => {
             return plugins::idle::child(Path::new(modules), Path::new(cache), Path::new(haptic));
         }
-        [] | ["plugins", ..] | ["kubernetes"] => ROUTES,
-        ["admission"] => ADMISSION_ROUTES,
-        ["admission", number, ..] => number.parse().context("after `admission` comes the number of routes")?,
+        [] | ["plugins" | "admission", ..] | ["kubernetes"] => ROUTES,
         ["kubernetes", number, ..] => number.parse().context("after `kubernetes` comes the number of routes")?,
         [number, ..] => number.parse().context("the first argument is the number of routes, or `plugins`")?,
     };
@@ -60,12 +58,15 @@ fn main() -> Result<()> {
         haproxy,
         routes,
     };
-    heading(&subject);
+    let routes = if arguments.first() == Some(&"admission") { String::new() } else { format!(", {routes} routes") };
+    heading(&subject, &routes);
     if let Some((&"plugins", section)) = arguments.split_first() {
         return plugins::measure(&subject, section.first().copied());
     }
-    if arguments.first() == Some(&"admission") {
-        return admission::measure(&subject);
+    if let Some((&"admission", numbers)) = arguments.split_first() {
+        let given: Result<Vec<usize>, _> = numbers.iter().map(|number| number.parse()).collect();
+        let given = given.context("after `admission` come numbers of routes")?;
+        return admission::measure(if given.is_empty() { &ADMISSION_ROUTES } else { &given });
     }
     if arguments.first() == Some(&"kubernetes") {
         return kubernetes::measure(&subject);
@@ -75,11 +76,11 @@ fn main() -> Result<()> {
     plugins::measure(&subject, None)
 }
 
-fn heading(subject: &Subject) {
+fn heading(subject: &Subject, routes: &str) {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = processors.lines().filter(|line| line.starts_with("processor")).count();
     println!("haptic {}, HAProxy {}, wasmtime 48", env!("CARGO_PKG_VERSION"), subject.haproxy.version);
-    println!("{cores} cores, {}, {} routes", model.map_or("unknown processor", |(_, model)| model), subject.routes);
+    println!("{cores} cores, {}{routes}", model.map_or("unknown processor", |(_, model)| model));
     println!("{:<62} {:>10} {:>10} {:>10} {:>6}", "", "median", "p99", "to reach", "n");
 }

@@ -37,7 +37,7 @@ const longestSocket = 107
 
 // What a cluster makes in its folder; the next one there starts anew.
 var clusterFiles = []string{
-	"Corefile", "control.sock", "etcd", "inside.kubeconfig", "kubeconfig", "logs", "pid", "pki", "pods", "run", "volumes",
+	"Corefile", "audit-policy.yaml", "control.sock", "etcd", "inside.kubeconfig", "kubeconfig", "logs", "pid", "pki", "pods", "run", "volumes",
 }
 
 type upFlags struct {

@@ -30,10 +30,24 @@ const corefile = `%[1]s:53 in-addr.arpa:53 ip6.arpa:53 {
 }
 `
 
+// Who asked for what, and whether it was allowed: of pods alone, as the components are administrators.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+  - level: None
+`
+
 func (p *Plane) writeFiles() error {
 	inside := fmt.Sprintf("https://127.0.0.1:%d", APIServerPort)
 	if err := p.WriteKubeconfig(p.Kubeconfig(), inside); err != nil {
 		return err
+	}
+	if err := os.WriteFile(p.path("audit-policy.yaml"), []byte(auditPolicy), 0o644); err != nil {
+		return fmt.Errorf("write the policy of the audit log: %w", err)
 	}
 	content := fmt.Sprintf(corefile, network.ClusterDomain, network.Gateway, p.Kubeconfig())
 	if err := os.WriteFile(p.path("Corefile"), []byte(content), 0o644); err != nil {

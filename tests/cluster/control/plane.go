@@ -182,6 +182,11 @@ func (p *Plane) apiServerFlags() []string {
 		"--service-account-signing-key-file=" + pki.Key("service-accounts"),
 		// The controller that would take the taint away is not run.
 		"--disable-admission-plugins=TaintNodesByCondition",
+		// As some distributions have it: who owns an object so that it blocks a deletion must be allowed to.
+		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+		"--audit-policy-file=" + p.path("audit-policy.yaml"), "--audit-log-path=" + p.path("logs/audit.log"),
+		// An answer is given only once it is written down; 1,024 MB are more than a cluster of tests lives to see.
+		"--audit-log-mode=blocking", "--audit-log-maxsize=1024",
 		"--cert-dir=" + p.path("pki"), "--profiling=false",
 		// Else a clean end waits a minute for watches to end by themselves.
 		"--shutdown-send-retry-after=true", "--shutdown-delay-duration=0s",

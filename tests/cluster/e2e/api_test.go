@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,35 @@ spec:
 	if log := n.log("reader", "may-not"); !strings.Contains(log, "system:serviceaccount:"+n.name+":reader") {
 		t.Errorf("what it may not read: %s", log)
 	}
+	for resource, want := range map[string]string{"pods": "allow", "secrets": "forbid"} {
+		if got := n.audited("reader", "list", resource); got != want {
+			t.Errorf("the audit log says %q of listing %s, want %q", got, resource, want)
+		}
+	}
+}
+
+// audited is what the audit log says of a request of a service account, empty where it says nothing.
+func (n *namespace) audited(account, verb, resource string) (decision string) {
+	n.Helper()
+	log, err := os.ReadFile(filepath.Join(n.folder, "logs", "audit.log"))
+	if err != nil {
+		n.Fatal(err)
+	}
+	for line := range bytes.Lines(log) {
+		var event struct {
+			Verb        string
+			User        struct{ Username string }
+			ObjectRef   struct{ Resource string }
+			Annotations map[string]string
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			n.Fatalf("%v: %s", err, line)
+		}
+		if event.User.Username == "system:serviceaccount:"+n.name+":"+account && event.Verb == verb && event.ObjectRef.Resource == resource {
+			decision = event.Annotations["authorization.k8s.io/decision"]
+		}
+	}
+	return decision
 }
 
 func TestClusterGoesOnAfterAnOutageOfTheAPIServer(t *testing.T) {

@@ -57,6 +57,33 @@ func (n *namespace) get(address string) (pod string, err error) {
 	return demo.Pod, json.Unmarshal(body, &demo)
 }
 
+func TestPortOfANodeLeadsToThePodThatHasIt(t *testing.T) {
+	n := own(t)
+	manifest := `
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  containers: [{name: web, image: demo, env: [{name: PORT, value: "%d"}], ports: [{containerPort: %[3]d, hostPort: 8088}]}]
+`
+	node := n.field("nodes", "{.items[1].metadata.name}")
+	address := n.field("node/"+node, "{.status.addresses[?(@.type=='InternalIP')].address}")
+	answers := func(want string) {
+		n.eventually(15*time.Second, func() string {
+			if pod, err := n.get("http://" + address + ":8088/"); err != nil || pod != want {
+				return fmt.Sprintf("%q answers, want %s: %v", pod, want, err)
+			}
+			return ""
+		})
+	}
+	n.apply(fmt.Sprintf(manifest, "first", node, 8080))
+	answers("first")
+	n.kubectl("delete", "pod", "first")
+	n.apply(fmt.Sprintf(manifest, "second", node, 8090))
+	answers("second")
+}
+
 func (n *namespace) awaitAnswersOf(pods int) {
 	n.Helper()
 	n.awaitField(10*time.Second, "deployment/web", "{.status.readyReplicas}", fmt.Sprint(pods))

@@ -88,7 +88,10 @@ func SetUp(nodes int) error {
 	if err := netlink.RouteAdd(route); err != nil {
 		return fmt.Errorf("route %s: %w", ServiceRange, err)
 	}
-	return setUpHairpins()
+	if err := setUpHairpins(); err != nil {
+		return err
+	}
+	return setUpHostPorts()
 }
 
 func up(name string) error {

@@ -27,6 +27,8 @@ type Pod struct {
 	pods       *Pods
 	offset     int
 	outside    string
+	// published are ports of nodes, as elements of the map of them.
+	published []string
 }
 
 // PodConfig is what a pod's network depends on.
@@ -68,6 +70,7 @@ func (p *Pods) Add(cfg PodConfig) (*Pod, error) {
 
 // Remove frees the address and the namespaces, which go with the last process in them.
 func (p *Pod) Remove() {
+	p.withdraw()
 	if link, err := netlink.LinkByName(p.outside); err == nil {
 		_ = netlink.LinkDel(link)
 		_ = removeHairpin(p.Address)

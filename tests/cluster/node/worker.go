@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -218,6 +220,11 @@ func (w *worker) makeNetwork() (release func(), err error) {
 			return release, err
 		}
 		closers = append(closers, made.Remove)
+		if err := made.Publish(hostPorts(pod, w.hostAddress)); err != nil {
+			w.event(v1.EventTypeWarning, "FailedCreatePodSandBox", err.Error())
+			release()
+			return func() {}, err
+		}
 		namespaces, address = made.Namespaces, made.Address
 	}
 	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
@@ -234,6 +241,25 @@ func (w *worker) makeNetwork() (release func(), err error) {
 	w.mutex.Unlock()
 	signal(w.dirty)
 	return release, w.writeNetworkFiles(pod, address)
+}
+
+// hostPorts are those that the pod's containers ask for; SCTP is not there.
+func hostPorts(pod *v1.Pod, node string) []network.HostPort {
+	var ports []network.HostPort
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, port := range container.Ports {
+			if port.HostPort == 0 || port.Protocol == v1.ProtocolSCTP {
+				continue
+			}
+			address := node
+			if port.HostIP != "" {
+				address = port.HostIP
+			}
+			protocol := strings.ToLower(string(port.Protocol))
+			ports = append(ports, network.HostPort{Address: address, Protocol: protocol, Port: port.HostPort, Into: port.ContainerPort})
+		}
+	}
+	return ports
 }
 
 // keepVolumes brings volumes up to date when an object or the pod changed, and before a token expires.

@@ -2,13 +2,15 @@
 //!
 //! What: [`Cluster`] (starts, stops and looks into it), [`Room`] (namespaces of its own for one test, with what is in
 //! them), [`Objects`] (any kind, applied, waited for, deleted), [`Passage`] (a local address that leads to one in the
-//! cluster), [`LeaseHistory`] (who led, and when nobody did). What not: nothing here knows what haptic promises.
+//! cluster), [`LeaseHistory`] (who led, and when nobody did), [`Asked`] and [`Right`] (what a service account asked for
+//! and may). What not: nothing here knows what haptic promises.
 //!
 //! ```text
 //! test ──Objects──► API server ◄── haptic pods ──► HAProxy pods ──► demo pods
 //!   └──── Passage ─────────── the cluster's HTTP proxy ──┘
 //! ```
 
+mod audit;
 mod credentials;
 mod door;
 mod forward;
@@ -39,13 +41,14 @@ use kube::{
 use serde::Deserialize;
 use tempfile::TempDir;
 
+pub use audit::{Asked, Right};
 pub use credentials::Credentials;
 pub use door::Passage;
 pub use forward::PortForward;
 pub use kinds::{
-    CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, ENDPOINT_SLICE, EVENT, HAPROXY_PLUGIN, INGRESS,
-    Kind, LEASE, NAMESPACE, POD, SECRET, SERVICE, SERVICE_ACCOUNT, TEMPLATE_CONFIG, TEMPLATE_LIBRARY,
-    VALIDATING_WEBHOOK_CONFIGURATION,
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, ENDPOINT_SLICE, EVENT,
+    HAPROXY_PLUGIN, INGRESS, Kind, LEASE, NAMESPACE, NODE, POD, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
+    TEMPLATE_CONFIG, TEMPLATE_LIBRARY, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub use lease::{LeaseHistory, LeaseState};
 pub use objects::Objects;
@@ -87,7 +90,7 @@ static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
 
 /// Ends the program when nobody holds the lifeline any more, and takes its folder away.
 const KEEPER: &str = r#"
-"$1" up --dir "$2/c" --images "$2/images.json" <&- &
+"$1" up --dir "$2/c" --images "$2/images.json" --nodes 2 <&- &
 cluster=$!
 cat >/dev/null
 kill "$cluster" 2>/dev/null

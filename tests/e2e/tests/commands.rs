@@ -21,7 +21,7 @@ fn haptic(arguments: &[&str]) -> Result<Answer> {
     let newest = builds(&["3.4"]).remove(0);
     let mut command = Command::new(binary());
     command.args(arguments);
-    if matches!(arguments[0], "validate" | "render" | "diff" | "explain") {
+    if matches!(arguments[0], "validate" | "render" | "diff" | "explain" | "preflight") {
         command.arg("--haproxy").arg(newest.path);
     }
     let Output { status, stdout, stderr } = command.output().with_context(|| format!("run haptic {arguments:?}"))?;
@@ -92,6 +92,32 @@ async fn explain_names_object_template_and_route_and_no_secret() -> Result<()> {
     shop.edit("common/ingresses.yaml", "host: shop.localhost", "host: SHOP.localhost")?;
     let lost = explain(&["--host", "shop.localhost"])?;
     ensure!(lost.code == 1 && lost.err.contains("host is not a lower-case DNS name"), "{}{}", lost.out, lost.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn preflight_says_what_a_release_would_make_of_a_dump() -> Result<()> {
+    let shop = Shop::open().await?;
+    let folder = |name: &str| shop.manifests().join(name).to_string_lossy().into_owned();
+    let (config, slices) = (folder("common"), folder("standalone"));
+    let preflight = || haptic(&["preflight", "--config-dir", &config, "--resources", &config, &slices]);
+    let good = preflight()?;
+    ensure!(good.code == 0, "{}{}", good.out, good.err);
+    for line in ["HAProxy 3.4.", "ingresses: 2 objects (networking.k8s.io/v1)", "0 units left out"] {
+        ensure!(good.out.contains(line), "{line}:\n{}", good.out);
+    }
+    // Without the slices the routes have no servers, which is no mistake of the release.
+    let empty = haptic(&["preflight", "--config-dir", &config, "--resources", &config])?;
+    ensure!(empty.code == 0 && empty.out.contains("endpoints"), "{}{}", empty.out, empty.err);
+
+    shop.edit("common/ingresses.yaml", "host: shop.localhost", "host: SHOP.localhost")?;
+    let lost = preflight()?;
+    ensure!(lost.code == 1 && lost.out.contains("1 units left out"), "{}{}", lost.out, lost.err);
+    ensure!(lost.err.contains("Ingress shop/web") && lost.err.contains("lower-case"), "{}", lost.err);
+    shop.edit(CONFIG, "  extraContext:\n", "  unknownField: 1\n  extraContext:\n")?;
+    let refused = preflight()?;
+    ensure!(refused.code == 1 && refused.err.contains("unknownField"), "{}{}", refused.out, refused.err);
+    ensure!(haptic(&["preflight", "--config-dir", &config])?.code == 2, "objects are needed");
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::{
         state::{Question, States},
         verdict::Outcome,
     },
-    check::{Answer, Cancellation, CheckMessage, NameResolution},
+    check::{Answer, Cancellation, CheckAsk, CheckMessage, NameResolution},
     core::Core,
     reports::{self, from_haproxy, from_report, refusal, telling},
 };
@@ -170,9 +170,9 @@ impl Admission {
     ) -> Result<Checked, Ended> {
         let cancelled = judging.cancelled;
         let renderer = &question.core.pipeline.renderer;
-        let check = |rendered: &Rendered| {
-            self.check.check(&rendered.files, question.haproxy, NameResolution::Required, cancelled)
-        };
+        let bounds = question.core.pipeline.check;
+        let ask = CheckAsk { haproxy: question.haproxy, names: NameResolution::Required, bounds };
+        let check = |rendered: &Rendered| self.check.check(&rendered.files, ask, cancelled);
         let messages = match check(after) {
             Answer::Passed { warnings, .. } => {
                 let told = from_haproxy(&warnings, after, renderer).into_iter();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use haptic_kubernetes::{Api, Objects};
 use haptic_model::SourceLocation;
-use haptic_store::{JsonPath, RawChange, RawObject, Read, WatchedResource};
+use haptic_store::{RawChange, RawObject, Read, WatchedResource};
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 
 /// More is not asked for one verdict.
@@ -55,11 +55,8 @@ impl ReadFromApi {
     fn address(&self, read: &Read) -> Option<Address> {
         let Read::Fetch { resource, keys } = read else { return None };
         let Pinned { resource: spec, api_version } = self.resources.get(resource)?;
-        let fields: Option<Vec<String>> = spec.index_by.iter().map(JsonPath::dotted).collect();
-        let fields = fields?;
-        let by_names = fields.is_empty() || fields == ["metadata.namespace", "metadata.name"];
         let [namespace, name] = &**keys else { return None };
-        if !by_names || namespace.is_empty() || name.is_empty() {
+        if !spec.is_indexed_by_names() || namespace.is_empty() || name.is_empty() {
             return None;
         }
         let objects = Objects::in_namespace(&self.api, api_version, &spec.resources, namespace);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    check::{Answer, Checkers, NameResolution},
+    check::{Answer, CheckAsk, Checkers},
     config::ConfigObjects,
     core::Core,
     quarantine::RefusedUnit,
@@ -100,9 +100,9 @@ impl Scene {
 }
 
 impl ConfigCheck for Counted {
-    fn check(&self, files: &FileSet, haproxy: (u16, u16), names: NameResolution, cancelled: &Cancellation) -> Answer {
+    fn check(&self, files: &FileSet, ask: CheckAsk, cancelled: &Cancellation) -> Answer {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.check.check(files, haproxy, names, cancelled)
+        self.check.check(files, ask, cancelled)
     }
 }
 

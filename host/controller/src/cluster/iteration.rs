@@ -363,10 +363,10 @@ impl Iteration {
         let fresh = Arc::new(ReadFromApi::new(self.shared.api.clone(), made.pinned.clone()));
         let (core, quarantine, gate, clock) =
             (made.core.clone(), made.quarantine.clone(), made.gate.clone(), self.shared.clock.clone());
+        let check = door.timed(gate.check.clone());
         let fleet = made.fleet.clone();
         let haproxy = move || lowest_version(&fleet).unwrap_or(gate.haproxy);
-        let admission =
-            spawn_blocking(move || Admission::warm(core, quarantine, gate.check, clock, haproxy, fresh)).await;
+        let admission = spawn_blocking(move || Admission::warm(core, quarantine, check, clock, haproxy, fresh)).await;
         let admission = admission.map_err(IterationError::Panicked)?;
         door.install(Judge::new(self.number, made.pinned.clone(), admission, self.shared.api.clone()));
         Ok(())

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use haptic_store::Snapshot;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -134,6 +135,9 @@ impl Reinitialized {
     }
 }
 
+/// Of one resource.
+type Size = fn(&Snapshot, &str) -> usize;
+
 // === impl Told ===
 
 impl Collector for Told {
@@ -176,17 +180,17 @@ impl Collector for Told {
             )?
             .encode_family(&[("status", format!("{:?}", accepted.status)), ("reason", accepted.reason)])?
             .encode_gauge(&1_u64)?;
-        let mut counts = encoder.encode_descriptor(
-            "haptic_resource_count",
-            "Objects of each watched resource",
-            None,
-            MetricType::Gauge,
-        )?;
-        let Some(core) = serving else { return Ok(()) };
-        let snapshot = core.get().store.lock().snapshot();
-        for resource in snapshot.resources() {
-            let count = snapshot.count(resource);
-            counts.encode_family(&[("type", resource.as_ref())])?.encode_gauge(&(count as u64))?;
+        let snapshot = serving.map(|core| core.get().store.lock().snapshot());
+        let sizes: [(&str, &str, Size); 2] = [
+            ("haptic_resource_count", "Objects of each watched resource", Snapshot::count),
+            ("haptic_resource_bytes", "Memory that the objects of each watched resource take", Snapshot::bytes),
+        ];
+        for (name, help, size) in sizes {
+            let mut told = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for resource in snapshot.iter().flat_map(|snapshot| snapshot.resources()) {
+                let size = snapshot.as_ref().map_or(0, |snapshot| size(snapshot, resource));
+                told.encode_family(&[("type", resource.as_ref())])?.encode_gauge(&(size as u64))?;
+            }
         }
         Ok(())
     }

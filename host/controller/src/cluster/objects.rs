@@ -24,6 +24,9 @@ pub(super) const INGRESS: Kind = Kind { api_version: "networking.k8s.io/v1", nam
 pub(super) const SERVICE: Kind = Kind { api_version: "v1", name: "Service", resources: "services" };
 pub(super) const EVENT: Kind = Kind { api_version: "events.k8s.io/v1", name: "Event", resources: "events" };
 
+/// The namespace of Events about objects that have none.
+pub(super) const EVENTS_ABOUT_CLUSTER: &str = "default";
+
 const fn own(name: &'static str, resources: &'static str) -> Kind {
     Kind { api_version: "haptic.rs/v1alpha1", name, resources }
 }

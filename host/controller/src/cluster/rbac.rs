@@ -16,7 +16,10 @@ use haptic_model::{Finding, FindingCode};
 use haptic_store::{FieldSelector, RawObject, WatchedResource};
 use serde_json::Value;
 
-use crate::{cluster::certificates::CertificateNames, config::ConfigObjects};
+use crate::{
+    cluster::{certificates::CertificateNames, objects::EVENTS_ABOUT_CLUSTER},
+    config::ConfigObjects,
+};
 
 use grants::{Grants, Scope, Verbs};
 
@@ -84,19 +87,24 @@ impl Access {
         attached(&mut grants, &own, &objects.plugins);
         if let Some(secret) = &spec.credentials_secret_ref {
             let scope = secret.namespace.clone().map_or_else(|| own.clone(), Scope::Namespace);
-            grants.named(&scope, "", "secrets", Verbs::READ, &secret.name);
+            grants.named(&scope, "", "secrets", Verbs::FOLLOW, &secret.name);
         }
         if let Some(certificates) = &names.certificates {
             keep(&mut grants, &own, certificates);
         }
-        grants.all(&own, "", "pods", Verbs::READ);
+        grants.all(&own, "", "pods", Verbs::FOLLOW);
         lease(&mut grants, &own, &spec.controller.leader_election);
         grants.all(&own, "events.k8s.io", "events", Verbs::REPORT);
         // To hear at once of kinds that come, change and go.
         grants.all(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::FOLLOW);
         let status = ingress_status(&config.value());
+        let uses = Uses {
+            admission: watched.iter().any(|resource| resource.admission),
+            ingress_status: status.is_some(),
+            events_everywhere: watched.iter().any(is_everywhere),
+        };
         for resource in &watched {
-            watch(&mut grants, resource, status.is_some());
+            watch(&mut grants, resource, uses);
         }
         if let Some(service) = status.and_then(|status| status.service) {
             let scope = service.namespace.map_or(own, Scope::Namespace);
@@ -120,6 +128,17 @@ impl Access {
     }
 }
 
+/// For what watched objects are asked for besides being followed.
+#[derive(Clone, Copy, Debug)]
+struct Uses {
+    /// Some writes are judged. What a judged object names and the store does not have yet is read at once.
+    admission: bool,
+    /// Ingresses get a status.
+    ingress_status: bool,
+    /// Some objects with a namespace are watched in all of them, so Events are made in all of them.
+    events_everywhere: bool,
+}
+
 /// Ingresses get a status.
 struct IngressStatus {
     service: Option<PublishService>,
@@ -134,17 +153,20 @@ struct PublishService {
 /// haptic's own kinds: what people write is read and gets a status, what is published is the controller's.
 fn own_kinds(grants: &mut Grants, own: &Scope, config: &str) {
     let group = api::GROUP;
-    grants.named(own, group, "haproxytemplateconfigs", Verbs::READ, config);
-    grants.named(own, group, "haproxytemplateconfigs/status", Verbs::STATUS, config);
+    grants.named(own, group, "haproxytemplateconfigs", Verbs::GET, config);
+    grants.named(own, group, "haproxytemplateconfigs", Verbs::FOLLOW, config);
+    grants.named(own, group, "haproxytemplateconfigs/status", Verbs::PATCH, config);
     // What is published is owned by the configuration and blocks its deletion in the foreground.
     grants.named(own, group, "haproxytemplateconfigs/finalizers", Verbs::UPDATE, config);
-    grants.all(own, group, "haproxytemplatelibraries", Verbs::READ);
-    grants.all(own, group, "haproxyplugins", Verbs::READ);
-    grants.all(own, group, "haproxyplugins/status", Verbs::STATUS);
+    grants.all(own, group, "haproxytemplatelibraries", Verbs::FOLLOW);
+    grants.all(own, group, "haproxyplugins", Verbs::GET);
+    grants.all(own, group, "haproxyplugins", Verbs::FOLLOW);
+    grants.all(own, group, "haproxyplugins/status", Verbs::PATCH);
     for resource in PUBLISHED {
-        grants.all(own, group, resource, Verbs::OWN);
-        grants.all(own, group, &format!("{resource}/status"), Verbs::STATUS);
+        grants.all(own, group, resource, Verbs::PUBLISH);
     }
+    // How pods stand is told there and not on the files, of which several configurations may be made.
+    grants.all(own, group, "haproxycfgs/status", Verbs::PATCH);
 }
 
 /// Secrets and ConfigMaps that plugins name, whether the configuration uses the plugin or not: all are followed.
@@ -153,10 +175,10 @@ fn attached<'a>(grants: &mut Grants, own: &Scope, plugins: impl IntoIterator<Ite
         let value = plugin.value();
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/spec/module/oci/pullSecret") {
-            grants.named(own, "", "secrets", Verbs::READ, name);
+            grants.named(own, "", "secrets", Verbs::FOLLOW, name);
         }
         if let Some(name) = text("/spec/module/configMap/name") {
-            grants.named(own, "", "configmaps", Verbs::READ, name);
+            grants.named(own, "", "configmaps", Verbs::FOLLOW, name);
         }
     }
 }
@@ -164,7 +186,9 @@ fn attached<'a>(grants: &mut Grants, own: &Scope, plugins: impl IntoIterator<Ite
 /// Secrets that are filled and renewed, and who is told to trust what is in them. None of them is made.
 fn keep(grants: &mut Grants, own: &Scope, names: &CertificateNames) {
     for secret in names.secrets() {
-        grants.named(own, "", "secrets", Verbs::HOLD, secret);
+        for verbs in [Verbs::GET, Verbs::FOLLOW, Verbs::UPDATE] {
+            grants.named(own, "", "secrets", verbs, secret);
+        }
     }
     if let Some(configuration) = names.configuration() {
         let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
@@ -178,35 +202,57 @@ fn lease(grants: &mut Grants, own: &Scope, election: &api::LeaderElection) {
     grants.named(own, group, "leases", Verbs::HOLD, &election.lease_name);
 }
 
-fn watch(grants: &mut Grants, resource: &WatchedResource, ingress_status: bool) {
-    let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+fn watch(grants: &mut Grants, resource: &WatchedResource, uses: Uses) {
     if resource.admission && resource.versions.len() > 1 {
         // A write may come in another version than templates read: its definition says whether fields differ.
-        for group in resource.versions.iter().map(|version| group(version)).filter(|group| group.contains('.')) {
+        for group in resource.versions.iter().map(|version| group_of(version)).filter(|group| group.contains('.')) {
             let name = format!("{}.{group}", resource.resources);
             grants.named(&Scope::Cluster, "apiextensions.k8s.io", "customresourcedefinitions", Verbs::GET, &name);
         }
     }
-    for group in resource.versions.iter().map(|version| group(version)) {
-        let everywhere = resource.namespaces.is_empty()
-            || WITHOUT_NAMESPACE.contains(&(group.as_str(), resource.resources.as_str()));
-        let scopes = if everywhere {
+    for group in resource.versions.iter().map(|version| group_of(version)) {
+        let without_namespace = WITHOUT_NAMESPACE.contains(&(group, resource.resources.as_str()));
+        let has_status =
+            uses.ingress_status && (group, resource.resources.as_str()) == ("networking.k8s.io", "ingresses");
+        // A judge asks for what templates read by namespace and name.
+        let judged = uses.admission && resource.is_indexed_by_names() && !without_namespace;
+        let single = judged || has_status || resource.store == api::StorePolicy::OnDemand;
+        let scopes = if resource.namespaces.is_empty() || without_namespace {
             vec![Scope::Cluster]
         } else {
             resource.namespaces.iter().cloned().map(Scope::Namespace).collect()
         };
         for scope in scopes {
-            match only_name(&resource.field_selector) {
-                Some(name) => grants.named(&scope, &group, &resource.resources, Verbs::READ, &name),
-                None => grants.all(&scope, &group, &resource.resources, Verbs::READ),
+            for verbs in [Some(Verbs::FOLLOW), single.then_some(Verbs::GET)].into_iter().flatten() {
+                match only_name(&resource.field_selector) {
+                    Some(name) => grants.named(&scope, group, &resource.resources, verbs, &name),
+                    None => grants.all(&scope, group, &resource.resources, verbs),
+                }
             }
-            // Events stand in the namespace of the object that they are about.
-            grants.all(&scope, "events.k8s.io", "events", Verbs::REPORT);
-            if ingress_status && (group.as_str(), resource.resources.as_str()) == ("networking.k8s.io", "ingresses") {
-                grants.all(&scope, &group, "ingresses/status", Verbs::STATUS);
+            // Events stand in the namespace of the object that they are about; those about an object without one here.
+            let of_events = match (without_namespace, uses.events_everywhere) {
+                (false, _) => scope.clone(),
+                (true, true) => Scope::Cluster,
+                (true, false) => Scope::Namespace(EVENTS_ABOUT_CLUSTER.to_owned()),
+            };
+            grants.all(&of_events, "events.k8s.io", "events", Verbs::REPORT);
+            if has_status {
+                grants.all(&scope, group, "ingresses/status", Verbs::PATCH);
             }
         }
     }
+}
+
+/// Of an `apiVersion`; empty = the core group.
+fn group_of(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether objects with a namespace are watched in all of them.
+fn is_everywhere(resource: &WatchedResource) -> bool {
+    let with_namespace =
+        |version: &String| !WITHOUT_NAMESPACE.contains(&(group_of(version), resource.resources.as_str()));
+    resource.namespaces.is_empty() && resource.versions.iter().any(with_namespace)
 }
 
 /// The one name that a selector of fields allows.

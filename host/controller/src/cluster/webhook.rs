@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{Admission, Opinion, Pinned},
-    check::CancelOnDrop,
+    check::{CancelOnDrop, ConfigCheck},
     clock::WallClock,
     cluster::{
         probes::{Health, ServeError, SharedRegistry},
@@ -59,7 +59,10 @@ pub struct WebhookServer {
 
 /// Where iterations say who judges. Cheap to clone.
 #[derive(Clone)]
-pub struct WebhookDoor(Arc<watch::Sender<Option<Arc<Judge>>>>);
+pub struct WebhookDoor {
+    judge: Arc<watch::Sender<Option<Arc<Judge>>>>,
+    metrics: WebhookMetrics,
+}
 
 /// What judges for one iteration.
 pub(crate) struct Judge {
@@ -87,9 +90,9 @@ impl WebhookServer {
         let (judge, serving) = watch::channel(None);
         let desk = Desk::new(metrics.clone());
         let certificate = WebhookCertificate::new(tls, health, clock);
-        let handler = Handler::new(desk.clone(), serving.clone(), metrics);
+        let handler = Handler::new(desk.clone(), serving.clone(), metrics.clone());
         let server = Server::bind(address, certificate, handler.router()).await?;
-        Ok(Self { server, desk, serving, door: WebhookDoor(Arc::new(judge)) })
+        Ok(Self { server, desk, serving, door: WebhookDoor { judge: Arc::new(judge), metrics } })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -117,12 +120,17 @@ impl WebhookServer {
 impl WebhookDoor {
     /// From now on this one judges.
     pub(crate) fn install(&self, judge: Judge) {
-        self.0.send_replace(Some(Arc::new(judge)));
+        self.judge.send_replace(Some(Arc::new(judge)));
+    }
+
+    /// For who judges: the time that the check takes is told.
+    pub(crate) fn timed(&self, check: Arc<dyn ConfigCheck>) -> Arc<dyn ConfigCheck> {
+        self.metrics.timed(check)
     }
 
     /// The iteration is gone; whoever took its place stays.
     pub(crate) fn withdraw(&self, iteration: u64) {
-        self.0.send_if_modified(|judge| {
+        self.judge.send_if_modified(|judge| {
             let gone = judge.as_ref().is_some_and(|judge| judge.iteration == iteration);
             if gone {
                 *judge = None;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use haptic_api::{
-    Bytes, Deployment, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, RenderGate,
-    TemplateText, UnitFailure, ValidationTest, WatchedResource, yaml::Step,
+    Bytes, HAProxyTemplateConfig, HAProxyTemplateConfigSpec, HAProxyTemplateLibrary, TemplateText, UnitFailure,
+    ValidationTest, WatchedResource, yaml::Step,
 };
 use haptic_model::{Finding, FindingCode};
 use haptic_render::{FileTemplate, MapTemplate, RawText, Template, TemplateSet};
@@ -12,8 +12,10 @@ use haptic_store::RawObject;
 use serde_json::{Map, Value};
 
 use crate::{
+    check::CheckBounds,
     config::{Candidate, ClusterSettings, NamedPlugin, TemplateSources},
     core::{Reporting, Settings},
+    pipeline::Pacing,
 };
 
 /// The test whose fixtures and assertions are added to every other; it accumulates instead of being replaced.
@@ -35,24 +37,34 @@ struct Merged {
     findings: Vec<Finding>,
 }
 
-/// What the API has a field for and nothing acts on yet: said, instead of taken and ignored.
-fn not_there_yet(raw: &RawObject, spec: &HAProxyTemplateConfigSpec) -> Vec<Finding> {
-    let (deployment, gate) = (Deployment::default(), RenderGate::default());
-    let fields = [
-        ("templating.unitFailure: KeepLast", spec.templating.unit_failure == UnitFailure::KeepLast),
-        ("deployment.maxParallel", spec.deployment.max_parallel != deployment.max_parallel),
-        ("deployment.deploymentTimeout", spec.deployment.deployment_timeout != deployment.deployment_timeout),
-        ("renderGate.timeout", spec.render_gate.timeout != gate.timeout),
-        ("renderGate.memory", spec.render_gate.memory != gate.memory),
+/// Less memory than this starts no HAProxy.
+const LEAST_MEMORY: u64 = 64 << 20;
+
+/// What has a field in the API and cannot be done: said, instead of taken and ignored.
+fn impossible(raw: &RawObject, spec: &HAProxyTemplateConfigSpec) -> Vec<Finding> {
+    let (deployment, gate) = (&spec.deployment, &spec.render_gate);
+    let wrong = [
+        (spec.templating.unit_failure == UnitFailure::KeepLast)
+            .then_some(("templating.unitFailure: KeepLast is not there yet", "remove the field")),
+        deployment
+            .deployment_timeout
+            .get()
+            .is_zero()
+            .then_some(("deployment.deploymentTimeout is 0, in which nothing is deployed", "give it a longer time")),
+        gate.timeout
+            .get()
+            .is_zero()
+            .then_some(("renderGate.timeout is 0, in which nothing is checked", "give it a longer time")),
+        (gate.memory.get() < LEAST_MEMORY)
+            .then_some(("renderGate.memory is less than HAProxy needs to start", "give it 64Mi or more")),
     ];
-    let set = fields.into_iter().filter(|(_, set)| *set);
-    set.map(|(field, _)| {
-        Finding::error(FindingCode::ConfigInvalid, format!("spec.{field} is not there yet"))
+    let finding = |(what, hint): (&str, &str)| {
+        Finding::error(FindingCode::ConfigInvalid, format!("spec.{what}"))
             .about(Some(raw.reference()))
             .at(raw.source.file.clone(), raw.source.line, 0)
-            .hint("remove the field")
-    })
-    .collect()
+            .hint(hint)
+    };
+    wrong.into_iter().flatten().map(finding).collect()
 }
 
 /// One object that brings templates.
@@ -79,9 +91,9 @@ pub(super) fn candidate(
         merged.tests(&layer, spec.validation_tests);
     }
     let spec = config.spec;
-    let absent = not_there_yet(raw, &spec);
-    if !absent.is_empty() {
-        return Err(absent);
+    let impossible = impossible(raw, &spec);
+    if !impossible.is_empty() {
+        return Err(impossible);
     }
     let layer = Layer::of(raw);
     merged.config(&layer, spec.haproxy_config);
@@ -124,9 +136,14 @@ pub(super) fn candidate(
         attached: Vec::new(),
         validators: spec.validators,
         settings: Settings {
-            min_deployment_interval: spec.deployment.min_deployment_interval.get(),
+            pacing: Pacing {
+                reload_interval: spec.deployment.min_deployment_interval.get(),
+                timeout: spec.deployment.deployment_timeout.get(),
+                most_at_once: spec.deployment.max_parallel,
+            },
             drift_prevention_interval: spec.deployment.drift_prevention_interval.get(),
             gate_enabled: spec.render_gate.enabled,
+            check: CheckBounds { time: spec.render_gate.timeout.get(), memory: spec.render_gate.memory.get() },
             ..Settings::default()
         },
         reporting: Arc::new(Reporting {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{config::ConfigObjects, testing::raw};
+use crate::{check::CheckBounds, config::ConfigObjects, core::Settings, pipeline::Pacing, testing::raw};
 
 #[test]
 fn later_libraries_win_over_earlier_ones_and_the_configuration_over_all() {
@@ -38,17 +38,37 @@ fn a_torn_set_is_no_candidate_and_says_what_to_do() {
 }
 
 #[test]
-fn a_field_that_nothing_acts_on_is_refused_and_not_ignored() {
-    for (part, value) in [
-        ("templating", json!({ "unitFailure": "KeepLast" })),
-        ("deployment", json!({ "maxParallel": 2 })),
-        ("renderGate", json!({ "timeout": "1s" })),
+fn what_cannot_be_done_is_refused_and_not_ignored() {
+    for (part, value, words) in [
+        ("templating", json!({ "unitFailure": "KeepLast" }), "is not there yet"),
+        ("deployment", json!({ "deploymentTimeout": "0" }), "in which nothing is deployed"),
+        ("renderGate", json!({ "timeout": "0s" }), "in which nothing is checked"),
+        ("renderGate", json!({ "memory": "1Mi" }), "less than HAProxy needs"),
     ] {
         let mut one = config(&json!([]), &json!({}));
         one["spec"][part] = value;
         let findings = pick(&[one]).candidate().unwrap_err();
-        assert!(findings[0].to_string().contains("is not there yet"), "{findings:?}");
+        assert!(findings[0].to_string().contains(words), "{findings:?}");
     }
+}
+
+#[test]
+fn bounds_of_checks_and_deployments_are_those_of_the_configuration() {
+    let settings = |parts: &[(&str, serde_json::Value)]| {
+        let mut one = config(&json!([]), &json!({}));
+        for (part, value) in parts {
+            one["spec"][*part] = value.clone();
+        }
+        pick(&[one]).candidate().unwrap().settings
+    };
+    assert_eq!(settings(&[]), Settings::default(), "what the API says is the default is one");
+    let changed = settings(&[
+        ("deployment", json!({ "maxParallel": 2, "deploymentTimeout": "5s", "minDeploymentInterval": "3s" })),
+        ("renderGate", json!({ "timeout": "4s", "memory": "512Mi" })),
+    ]);
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(changed.pacing, Pacing { reload_interval: seconds(3), timeout: seconds(5), most_at_once: 2 });
+    assert_eq!(changed.check, CheckBounds { time: seconds(4), memory: 512 << 20 });
 }
 
 #[test]

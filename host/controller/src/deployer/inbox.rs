@@ -10,7 +10,10 @@ use haptic_wire::Token;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::pipeline::Render;
+use crate::{
+    deployer::turns::{Turn, Turns},
+    pipeline::Render,
+};
 
 /// Refusals that wait; an older one is about a plan that the pod has left long since.
 const REFUSALS: usize = 16;
@@ -26,12 +29,15 @@ pub(super) struct Assignment {
     pub(super) deployment: u64,
     pub(super) render: Arc<Render>,
     pub(super) token: Token,
+    pub(super) turns: Turns,
 }
 
 /// What an actor takes out at once.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) assignment: Option<Assignment>,
+    /// Another assignment waits for its turn.
+    pub(super) more: bool,
     pub(super) refused: VecDeque<PlanId>,
     pub(super) validated: Option<Validated>,
     pub(super) closed: bool,
@@ -86,9 +92,33 @@ impl Inbox {
         self.arrived.notified().await;
     }
 
-    pub(super) fn take(&self) -> Waiting {
+    /// The turn of the assignment that waits; for ever if there is none. Safe to cancel.
+    pub(super) async fn turn(&self) -> Turn {
+        let turns = self.waiting.lock().assignment.as_ref().map(|assignment| assignment.turns.clone());
+        match turns {
+            Some(turns) => turns.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The same, if it has come.
+    pub(super) fn turn_now(&self) -> Option<Turn> {
+        self.waiting.lock().assignment.as_ref()?.turns.now()
+    }
+
+    /// Without a turn the assignment stays, so that a newer one may still replace it.
+    pub(super) fn take(&self, turn: Option<&Turn>) -> Waiting {
         let mut waiting = self.waiting.lock();
-        let closed = waiting.closed;
-        std::mem::replace(&mut *waiting, Waiting { closed, ..Waiting::default() })
+        let mut kept = Waiting { closed: waiting.closed, ..Waiting::default() };
+        if turn.is_none()
+            && let Some(assignment) = waiting.assignment.take()
+        {
+            // What was said about it counts when it has its turn.
+            let plan = assignment.render.plan();
+            kept.refused.extend(waiting.refused.iter().filter(|refused| **refused == plan));
+            kept.assignment = Some(assignment);
+        }
+        let more = kept.assignment.is_some();
+        Waiting { more, ..std::mem::replace(&mut *waiting, kept) }
     }
 }

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use haptic_haproxy::plan::diff;
 use haptic_model::{Mode, Op, Plan, PlanId, Verdict};
 use haptic_wire::{ApplyResult, Conflict, ConflictReason, Timing};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 use tracing::Instrument as _;
 
 use crate::{
@@ -111,13 +114,16 @@ impl PodActor {
             let retry = self.retry.as_ref().map(|(due, _)| *due);
             let due = [retry, self.poll, self.promote, self.watch, self.upload.due()];
             let due = due.into_iter().flatten().min();
+            let mut turn = None;
             tokio::select! {
                 biased;
                 () = self.inbox.arrived() => {}
                 () = self.upload.ended() => {}
                 () = until(due) => {}
+                mine = self.inbox.turn() => turn = Some(mine),
             }
-            let waiting = self.inbox.take();
+            let turn = turn.or_else(|| self.inbox.turn_now());
+            let waiting = self.inbox.take(turn.as_ref());
             if waiting.closed {
                 self.upload.finish().await;
                 return PodEnd::Retired;
@@ -139,6 +145,9 @@ impl PodActor {
             self.retry.take_if(|(_, assignment)| assignment.render.plan() == *plan);
             self.revert(*plan).await;
         }
+        if waiting.more {
+            self.retry = None;
+        }
         if let Some(assignment) = waiting.assignment {
             self.retry = None;
             if waiting.refused.contains(&assignment.render.plan()) {
@@ -151,6 +160,10 @@ impl PodActor {
         }
         let now = Instant::now();
         if let Some((_, assignment)) = self.retry.take_if(|(due, _)| *due <= now) {
+            let Some(_turn) = assignment.turns.now() else {
+                self.retry = Some((now + FIRST_RETRY, assignment));
+                return Ok(());
+            };
             return self.assignment(assignment).await;
         }
         if self.poll.take_if(|due| *due <= now).is_some() {
@@ -187,7 +200,9 @@ impl PodActor {
     async fn assignment(&mut self, assignment: Assignment) -> Result<(), String> {
         let correlation = assignment.render.correlation;
         let span = tracing::info_span!("deploy", pod = %self.pod.name, %correlation);
-        let report = match self.deploy(&assignment).instrument(span).await {
+        let limit = assignment.render.pacing.timeout;
+        let deployed = timeout(limit, self.deploy(&assignment).instrument(span)).await;
+        let report = match deployed.unwrap_or_else(|_| Err(self.too_late(&assignment.render))) {
             Ok(report) => {
                 self.failures = 0;
                 report
@@ -203,6 +218,13 @@ impl PodActor {
         self.watch = Some(Instant::now() + WATCH);
         self.report(&assignment, report).await;
         Ok(())
+    }
+
+    /// What the agent does with an apply that nobody waits for any more is read from its state.
+    fn too_late(&self, render: &Render) -> Setback {
+        let limit = render.pacing.timeout;
+        let error = Some(format!("it was not done within {limit:?} (deployment.deploymentTimeout)"));
+        Setback::Failed { report: Box::new(PodReport { error, ..self.blank(render) }), refused: false }
     }
 
     /// Plans a retry, later after every failure.

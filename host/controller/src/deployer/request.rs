@@ -28,7 +28,7 @@ pub(super) fn apply(sending: &Sending<'_>, diff: Diff, known: &Known) -> (ApplyM
     let render = sending.render;
     let plan = &render.output.rendered.plan;
     let mut manifest = frame(plan, known, sending.token, sending.validated);
-    manifest.reload_interval_ms = Some(u64::try_from(render.reload_interval.as_millis()).unwrap_or(u64::MAX));
+    manifest.reload_interval_ms = Some(u64::try_from(render.pacing.reload_interval.as_millis()).unwrap_or(u64::MAX));
     manifest.correlation = Some(render.correlation.to_string());
     if diff.verdict == Verdict::Reload {
         manifest.mode = ApplyMode::Reload;

@@ -10,7 +10,7 @@ use crate::{
     bus::{EventBus, Subscription},
     deployer::{Deployer, DeployerError},
     events::{Correlation, Event, EventKind, GateOutcome, GateVerdict},
-    pipeline::Render,
+    pipeline::{Pacing, Render},
     pod::{PodOutcome, PodReport},
     testing::{FakeAgent, Fault, next, pod, refused, render},
 };
@@ -41,8 +41,8 @@ async fn the_first_deployment_sends_the_whole_set_and_later_ones_name_their_base
 async fn the_interval_between_reloads_goes_with_every_apply() {
     let mut scene = Scene::new();
     for (seq, seconds) in [(1, 2), (2, 7)] {
-        let render =
-            Render { reload_interval: Duration::from_secs(seconds), ..Render::clone(&render(seq, &seq.to_string())) };
+        let pacing = Pacing { reload_interval: Duration::from_secs(seconds), ..Pacing::default() };
+        let render = Render { pacing, ..Render::clone(&render(seq, &seq.to_string())) };
         scene.schedule(&Arc::new(render));
         scene.report().await;
     }
@@ -242,6 +242,62 @@ async fn the_plan_document_is_stored_after_the_apply_and_at_the_latest_when_it_e
     assert_eq!(scene.agent.document(), Some(second.plan()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn so_many_pods_as_the_configuration_says_are_written_to_at_a_time() {
+    for (most_at_once, expected) in [(2, 2), (0, 5)] {
+        let mut scene = Scene::new();
+        // The agent of every pod is held up in its first apply.
+        scene.agent.gate.forget_permits(1);
+        let pacing = Pacing { most_at_once, ..Pacing::default() };
+        let render = Arc::new(Render { pacing, ..Render::clone(&render(1, "a")) });
+        scene.schedule_to(&render, &["a", "b", "c", "d", "e"]);
+        scene.idle().await;
+        assert_eq!(scene.agent.waiting(), expected);
+        scene.agent.gate.add_permits(1);
+        let Event::DeploymentCompleted { reports, .. } = next(&mut scene.completed).await else { panic!() };
+        assert!(reports.iter().all(|report| report.outcome == PodOutcome::Serving), "{reports:?}");
+        assert_eq!(reports.len(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_his_turn_gets_the_newest_and_nothing_that_was_refused_meanwhile() {
+    let mut scene = Scene::new();
+    let pacing = Pacing { most_at_once: 1, ..Pacing::default() };
+    let [first, second] = [render(1, "a"), render(2, "b")].map(|it| Arc::new(Render { pacing, ..Render::clone(&it) }));
+    let busy = scene.agent.gate.clone().acquire_owned().await.unwrap();
+    for render in [&first, &second] {
+        scene.schedule_to(render, &["x", "y"]);
+        scene.idle().await;
+    }
+    scene.judge(&second, refused(), (3, 2));
+    scene.idle().await;
+    drop(busy);
+    let mut said = Vec::new();
+    while said.len() < 3 {
+        let Event::DeploymentCompleted { reports, .. } = next(&mut scene.completed).await else { panic!() };
+        said.extend(reports.iter().map(|report| (report.plan == second.plan(), report.error.clone())));
+    }
+    let refused: Vec<_> = said.iter().filter_map(|(second, error)| second.then_some(error.clone()?)).collect();
+    assert_eq!(refused.len(), 2, "{said:?}");
+    assert!(refused.iter().all(|error| error.contains("haproxy -c refuses")), "{said:?}");
+    assert!(scene.agent.applies().iter().all(|apply| apply.token.render_seq == 1), "the second was never sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_takes_too_long_is_told_and_tried_again() {
+    let mut scene = Scene::new();
+    let busy = scene.agent.gate.clone().acquire_owned().await.unwrap();
+    let pacing = Pacing { timeout: Duration::from_secs(5), ..Pacing::default() };
+    let began = Instant::now();
+    scene.schedule(&Arc::new(Render { pacing, ..Render::clone(&render(1, "a")) }));
+    let failed = scene.report().await;
+    assert_eq!((failed.outcome, began.elapsed()), (PodOutcome::Failed, Duration::from_secs(5)));
+    assert!(failed.error.as_ref().unwrap().contains("not done within 5s (deployment.deploymentTimeout)"), "{failed:?}");
+    drop(busy);
+    assert_eq!(scene.report().await.outcome, PodOutcome::Serving);
+}
+
 impl Scene {
     /// Until no task has anything to do: only then does the paused clock move.
     async fn idle(&self) {
@@ -265,8 +321,13 @@ impl Scene {
     }
 
     fn schedule(&self, render: &Arc<Render>) {
+        self.schedule_to(render, &["local"]);
+    }
+
+    fn schedule_to(&self, render: &Arc<Render>, pods: &[&str]) {
         let (correlation, render) = (render.correlation, render.clone());
-        self.bus.publish(Event::DeploymentScheduled { correlation, render, pods: [pod("local")].into() });
+        let pods = pods.iter().map(|name| pod(name)).collect();
+        self.bus.publish(Event::DeploymentScheduled { correlation, render, pods });
     }
 
     fn judge(&self, render: &Render, verdict: GateVerdict, version: (u16, u16)) {

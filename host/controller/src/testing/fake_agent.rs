@@ -57,6 +57,7 @@ pub(crate) enum Answering {
 struct Inner {
     answering: Answering,
     questions: usize,
+    waiting: usize,
     state: AgentState,
     document: Option<Arc<Plan>>,
     faults: VecDeque<Fault>,
@@ -95,6 +96,7 @@ impl FakeAgent {
             inner: Arc::new(Mutex::new(Inner {
                 answering: Answering::Normally,
                 questions: 0,
+                waiting: 0,
                 state,
                 document: None,
                 faults: VecDeque::new(),
@@ -126,6 +128,11 @@ impl FakeAgent {
     /// How often its state was asked for.
     pub(crate) fn questions(&self) -> usize {
         self.inner.lock().questions
+    }
+
+    /// How many applies are held up.
+    pub(crate) fn waiting(&self) -> usize {
+        self.inner.lock().waiting
     }
 
     /// Every manifest that arrived, oldest first.
@@ -209,8 +216,10 @@ impl Agent for FakeAgent {
 
     fn apply(&self, manifest: ApplyManifest, parts: Vec<Bytes>) -> BoxFuture<'_, Result<ApplyAnswer, AgentError>> {
         Box::pin(async move {
+            self.inner.lock().waiting += 1;
             let _permit = self.gate.acquire().await.expect("never closed");
             let mut inner = self.inner.lock();
+            inner.waiting -= 1;
             let fault = inner.faults.pop_front();
             self.applies.send_modify(|applies| applies.push(manifest.clone()));
             match fault {

@@ -143,8 +143,9 @@ impl<'a> Subject<'a> {
     }
 
     fn haproxy_valid(&self) -> Result<(), String> {
-        let pipeline = Pipeline { renderer: self.renderer.clone(), validators: self.run.plugins.clone() };
         let run = self.run;
+        let check = run.candidate.settings.check;
+        let pipeline = Pipeline { renderer: self.renderer.clone(), validators: run.plugins.clone(), check };
         let proof = pipeline
             .execute_strict(&self.snapshot, run.haproxy, run.check, run.now, &mut Memo::default(), run.cancelled)
             .map_err(|error| error.to_string())?;

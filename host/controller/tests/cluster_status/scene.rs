@@ -14,7 +14,7 @@ use haptic_controller::{
     core::{ActiveCore, Core},
     events::{Cause, Correlation, Event, Trigger},
     feed::ManifestFindings,
-    pipeline::{Pipeline, Render},
+    pipeline::{Pacing, Pipeline, Render},
     plugin_loader::PluginState,
     pod::{Endpoint, Pod, PodOutcome, PodReport},
     quarantine::LeftOut,
@@ -325,7 +325,7 @@ fn render(core: &Core, seq: u64, objects: &[Value]) -> Arc<Render> {
         output,
         started: Instant::now(),
         snapshot,
-        reload_interval: Duration::from_secs(2),
+        pacing: Pacing::default(),
     })
 }
 
@@ -358,7 +358,11 @@ fn core(object: &Value) -> Result<Core> {
     let resources = candidate.resources().map_err(|findings| anyhow::anyhow!("{findings:?}"))?;
     Ok(Core {
         name: candidate.name.clone(),
-        pipeline: Pipeline { renderer: Arc::new(renderer), validators: plugins.clone() },
+        pipeline: Pipeline {
+            renderer: Arc::new(renderer),
+            validators: plugins.clone(),
+            check: candidate.settings.check,
+        },
         plugins,
         memo: Memo::default().into(),
         store: Store::new(resources).into(),

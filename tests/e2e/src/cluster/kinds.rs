@@ -15,6 +15,8 @@ pub struct Kind {
 }
 
 pub const CLUSTER_ROLE: Kind = everywhere("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+pub const CLUSTER_ROLE_BINDING: Kind =
+    everywhere("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 pub const CONFIG_MAP: Kind = within("", "v1", "ConfigMap", "configmaps");
 pub const CUSTOM_RESOURCE_DEFINITION: Kind =
     everywhere("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
@@ -25,7 +27,10 @@ pub const HAPROXY_PLUGIN: Kind = within("haptic.rs", "v1alpha1", "HAProxyPlugin"
 pub const INGRESS: Kind = within("networking.k8s.io", "v1", "Ingress", "ingresses");
 pub const LEASE: Kind = within("coordination.k8s.io", "v1", "Lease", "leases");
 pub const NAMESPACE: Kind = everywhere("", "v1", "Namespace", "namespaces");
+pub const NODE: Kind = everywhere("", "v1", "Node", "nodes");
 pub const POD: Kind = within("", "v1", "Pod", "pods");
+pub const ROLE: Kind = within("rbac.authorization.k8s.io", "v1", "Role", "roles");
+pub const ROLE_BINDING: Kind = within("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
 pub const SECRET: Kind = within("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = within("", "v1", "Service", "services");
 pub const SERVICE_ACCOUNT: Kind = within("", "v1", "ServiceAccount", "serviceaccounts");
@@ -39,9 +44,9 @@ pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = everywhere(
     "validatingwebhookconfigurations",
 );
 
-const ALL: [Kind; 24] = [
+const ALL: [Kind; 25] = [
     CLUSTER_ROLE,
-    everywhere("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
+    CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
     within("apps", "v1", "DaemonSet", "daemonsets"),
@@ -54,10 +59,11 @@ const ALL: [Kind; 24] = [
     LEASE,
     NAMESPACE,
     within("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
+    NODE,
     POD,
     within("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
-    within("rbac.authorization.k8s.io", "v1", "Role", "roles"),
-    within("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+    ROLE,
+    ROLE_BINDING,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,

@@ -4,7 +4,9 @@
 //! everything, of others what differs from it. With `HAPTIC_BLESS=1` what is expected is written instead of compared.
 
 mod access;
+mod asked;
 mod cases;
+mod daemon_set;
 mod dry_run;
 mod helm;
 mod images;

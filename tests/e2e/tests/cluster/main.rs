@@ -13,6 +13,7 @@ mod many;
 mod metrics;
 mod on_demand;
 mod outage;
+mod preflight;
 mod scale;
 mod secrets;
 mod serving;

@@ -81,11 +81,13 @@ fn objects_are_those_of_the_iteration_that_serves() {
     let scene = Scene::new();
     scene.metrics.serves(2, ActiveCore::new(Arc::new(core("global\n"))));
     scene.has("haptic_resource_count{type=\"services\"} 0");
+    scene.has("haptic_resource_bytes{type=\"services\"} 0");
     // An iteration that ends late takes nothing from the one after it.
     scene.metrics.withdraw(1);
     scene.has("haptic_resource_count{type=\"services\"} 0");
     scene.metrics.withdraw(2);
     scene.has("# TYPE haptic_resource_count gauge");
+    scene.has("# TYPE haptic_resource_bytes gauge");
     scene.metrics.reinitialized(Reinitialized::GivenUp);
     scene.has("haptic_controller_reinitializations_total{result=\"given_up\"} 1");
 }

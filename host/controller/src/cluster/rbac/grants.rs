@@ -41,15 +41,17 @@ struct Objects {
 
 impl Verbs {
     pub(super) const GET: Self = Self(&["get"]);
-    pub(super) const READ: Self = Self(&["get", "list", "watch"]);
+    /// To be told of every change. A server that streams lists is asked for a watch alone, others for a list first.
     pub(super) const FOLLOW: Self = Self(&["list", "watch"]);
     pub(super) const CREATE: Self = Self(&["create"]);
     pub(super) const UPDATE: Self = Self(&["update"]);
-    pub(super) const STATUS: Self = Self(&["get", "patch", "update"]);
+    pub(super) const PATCH: Self = Self(&["patch"]);
     pub(super) const REPORT: Self = Self(&["create", "patch"]);
     pub(super) const CORRECT: Self = Self(&["get", "patch"]);
-    pub(super) const HOLD: Self = Self(&["get", "list", "update", "watch"]);
-    pub(super) const OWN: Self = Self(&["create", "delete", "get", "list", "patch", "update", "watch"]);
+    /// Of a Lease, whose watch goes on where a read ended.
+    pub(super) const HOLD: Self = Self(&["get", "update", "watch"]);
+    /// Applied, so that `create` is asked for within `patch`, listed by their owner, and deleted.
+    pub(super) const PUBLISH: Self = Self(&["create", "delete", "list", "patch"]);
 }
 
 // === impl Grants ===

@@ -116,7 +116,8 @@ fn no_rule_has_a_wildcard_and_the_order_of_objects_does_not_matter() {
 #[test]
 fn secrets_are_allowed_by_name_only() {
     let access = access([config(json!({ "credentialsSecretRef": { "name": "agents" } }))], names());
-    for verb in ["get", "list", "watch"] {
+    assert!(!allows(&access, Some("edge"), "get", ":secrets", "agents"), "it is followed");
+    for verb in ["list", "watch"] {
         assert!(allows(&access, Some("edge"), verb, ":secrets", "agents"), "{verb}");
         assert!(!allows(&access, Some("edge"), verb, ":secrets", "other"), "{verb}");
         assert!(!allows(&access, None, verb, ":secrets", "agents"), "{verb}");
@@ -179,11 +180,14 @@ fn the_status_of_ingresses_is_written_only_if_it_is_wanted() {
     let ingresses = WatchedResource::new("ingresses", &spec, &[]).unwrap();
     for wanted in [true, false] {
         let mut grants = Grants::default();
-        watch(&mut grants, &ingresses, wanted);
+        watch(&mut grants, &ingresses, Uses { admission: false, ingress_status: wanted, events_everywhere: true });
         let rules = grants.rules(&Scope::Namespace("shop".to_owned()));
         let status = rules.iter().find(|rule| rule.resources.contains(&"ingresses/status".to_owned()));
         assert_eq!(status.is_some(), wanted, "{rules:?}");
-        assert!(status.is_none_or(|rule| rule.verbs.iter().eq(["get", "patch", "update"].iter())));
+        assert!(status.is_none_or(|rule| rule.verbs.iter().eq(["patch"].iter())));
+        // Its status is compared before it is written.
+        let read = rules.iter().any(|rule| rule.resources == ["ingresses"] && rule.verbs.contains("get"));
+        assert_eq!(read, wanted, "{rules:?}");
     }
 }
 
@@ -209,4 +213,40 @@ fn who_judges_a_kind_in_several_versions_reads_its_definition_and_no_other() {
     assert!(reads(&gadgets(true), "gadgets.example.com"));
     assert!(!reads(&gadgets(true), "others.example.com"));
     assert!(!reads(&gadgets(false), "gadgets.example.com"));
+}
+
+/// Followed are all; read one by one is what is kept without its body, and what a judge may miss.
+#[test]
+fn single_objects_are_read_where_bodies_are_not_kept_or_writes_are_judged() {
+    let gets = |judged: bool, more: Value| {
+        let mut services = json!({ "apiVersion": "v1", "resources": "services" });
+        for (field, value) in more.as_object().unwrap() {
+            services[field] = value.clone();
+        }
+        let routes =
+            json!({ "apiVersion": "example.com/v1", "resources": "routes", "enableValidationWebhook": judged });
+        let access =
+            access([config(json!({ "watchedResources": { "services": services, "routes": routes } }))], names());
+        assert!(allows(&access, None, "watch", ":services", "any"));
+        allows(&access, None, "get", ":services", "any")
+    };
+    assert!(!gets(false, json!({})));
+    assert!(gets(false, json!({ "store": "on-demand" })));
+    assert!(gets(true, json!({})));
+    assert!(gets(true, json!({ "indexBy": ["metadata['namespace']", "{.metadata.name}"] })));
+    assert!(!gets(true, json!({ "indexBy": ["metadata.namespace", "metadata.labels['app']"] })));
+}
+
+#[test]
+fn events_about_a_kind_without_namespaces_are_made_in_one() {
+    let classes = json!({ "apiVersion": "networking.k8s.io/v1", "resources": "ingressclasses" });
+    let access = access([config(json!({ "watchedResources": { "classes": classes.clone() } }))], names());
+    let events = "events.k8s.io:events";
+    assert!(allows(&access, Some("default"), "create", events, ""));
+    assert!(!allows(&access, None, "create", events, ""));
+    let services = json!({ "apiVersion": "v1", "resources": "services" });
+    let both = json!({ "watchedResources": { "classes": classes, "services": services } });
+    let access = self::access([config(both)], names());
+    assert!(!allows(&access, Some("default"), "create", events, ""), "it is not said twice");
+    assert!(allows(&access, None, "create", events, ""));
 }

@@ -14,7 +14,7 @@ use crate::{
     clock::{Timestamp, WallClock},
     cluster::{
         condition::shortened,
-        objects::EVENT,
+        objects::{EVENT, EVENTS_ABOUT_CLUSTER},
         status_applier::{Reporter, pass::Pass, picture::Picture},
     },
 };
@@ -29,8 +29,6 @@ const FLAPPING: u64 = 60;
 const REMEMBERED: usize = 4096;
 /// Refusals in a row after which an Event is given up.
 const ATTEMPTS: u32 = 3;
-/// The namespace of Events about objects that have none.
-const CLUSTER: &str = "default";
 
 pub(super) struct EventPass {
     api: Api,
@@ -80,7 +78,7 @@ impl EventPass {
             Some(told) if told.refused == 0 => told.count + 1,
             Some(_) | None => 1,
         };
-        let namespace = if object.namespace.is_empty() { CLUSTER } else { &object.namespace };
+        let namespace = if object.namespace.is_empty() { EVENTS_ABOUT_CLUSTER } else { &object.namespace };
         let events = EVENT.objects(&self.api, namespace);
         let name = name(object, key);
         if count > 1 {

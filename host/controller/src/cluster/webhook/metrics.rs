@@ -1,12 +1,20 @@
 //! How many writes were asked about, what was answered, and how long it took.
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use haptic_model::FileSet;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use tokio::time::Instant;
+
+use crate::check::{Answer, Cancellation, CheckAsk, ConfigCheck};
 
 /// Seconds, from a millisecond to the longest that an API server waits.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -18,6 +26,7 @@ pub(crate) struct WebhookMetrics {
     validations: Family<Labels, Counter>,
     request_seconds: Histogram,
     slot_wait_seconds: Histogram,
+    check_seconds: Histogram,
     queue: Gauge<u64, AtomicU64>,
 }
 
@@ -41,6 +50,12 @@ pub(crate) enum ValidationResult {
     Error,
 }
 
+/// A check whose time is told, however it ends.
+struct Timed {
+    check: Arc<dyn ConfigCheck>,
+    seconds: Histogram,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     gvk: String,
@@ -57,6 +72,7 @@ impl WebhookMetrics {
             validations: Family::default(),
             request_seconds: histogram(),
             slot_wait_seconds: histogram(),
+            check_seconds: histogram(),
             queue: Gauge::default(),
         };
         registry.register("haptic_webhook_requests", "Admission requests by kind and answer", metrics.requests.clone());
@@ -74,6 +90,11 @@ impl WebhookMetrics {
             "haptic_admission_render_slot_wait_seconds",
             "How long proposals waited to be judged",
             metrics.slot_wait_seconds.clone(),
+        );
+        registry.register(
+            "haptic_admission_check_duration_seconds",
+            "How long `haproxy -c` took to judge proposals",
+            metrics.check_seconds.clone(),
         );
         registry.register("haptic_admission_queue_depth", "Proposals that wait to be judged", metrics.queue.clone());
         metrics
@@ -94,8 +115,24 @@ impl WebhookMetrics {
         self.slot_wait_seconds.observe(duration.as_secs_f64());
     }
 
+    /// The same check, of which the time is told.
+    pub(super) fn timed(&self, check: Arc<dyn ConfigCheck>) -> Arc<dyn ConfigCheck> {
+        Arc::new(Timed { check, seconds: self.check_seconds.clone() })
+    }
+
     pub(super) fn waiting(&self, proposals: usize) {
         self.queue.set(proposals as u64);
+    }
+}
+
+// === impl Timed ===
+
+impl ConfigCheck for Timed {
+    fn check(&self, files: &FileSet, ask: CheckAsk, cancelled: &Cancellation) -> Answer {
+        let began = Instant::now();
+        let answer = self.check.check(files, ask, cancelled);
+        self.seconds.observe(began.elapsed().as_secs_f64());
+        answer
     }
 }
 
