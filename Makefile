@@ -16,6 +16,11 @@ HAPTIC_HAPROXY_DIR ?= $(HAPTIC_CACHE)/haproxy/bin
 HAPTIC_REGISTRY_TOOLS_DIR ?= $(HAPTIC_CACHE)/go/bin
 export HAPTIC_CACHE CARGO_TARGET_DIR HAPTIC_PLUGINS_DIR HAPTIC_GUESTS_DIR HAPTIC_HAPROXY_DIR HAPTIC_REGISTRY_TOOLS_DIR
 
+# Kernels for ARM may have pages of 64 KiB, and the allocator must be built for the largest.
+ifneq ($(filter aarch64 arm64,$(shell uname -m)),)
+export JEMALLOC_SYS_WITH_LG_PAGE := 16
+endif
+
 RELEASE := $(CARGO_TARGET_DIR)/release/haptic
 DEBUG := $(CARGO_TARGET_DIR)/debug/haptic
 HAPTIC_CLUSTER := $(HAPTIC_REGISTRY_TOOLS_DIR)/haptic-cluster
