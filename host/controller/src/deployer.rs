@@ -1,8 +1,9 @@
 //! The Deployer (leader-only): brings the scheduled render to every pod in parallel and reports per pod and in sum.
 //!
 //! Each pod has an actor of its own (`pod_actor`) with a latest-wins inbox, so a pod that is slow, reloading or dead
-//! delays nobody else, unless the configuration says how many pods are written to at a time (`turns`). What the gate said travels to the actors too: a refusal reverts pods that took the plan without
-//! loading it, a pass is named on the next apply so that the agent promotes its rollback baseline.
+//! delays nobody else, unless the configuration says how many pods are written to at a time (`turns`). What the gate
+//! said travels to the actors too: a refusal reverts pods that took the plan without loading it, a pass is named on the
+//! next apply so that the agent promotes its rollback baseline.
 
 mod inbox;
 mod known;

@@ -2,7 +2,7 @@
 //! writing everything again, as long as they change nothing but backends.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -62,8 +62,9 @@ pub(super) struct ChangedBackends {
 
 /// Both sides of a step; nothing where a unit came or went.
 struct Sides<'a> {
+    /// With its index.
     old: Option<(usize, &'a UnitOutput)>,
-    new: Option<&'a UnitOutput>,
+    new: Option<(usize, &'a UnitOutput)>,
     /// How many of the old units stand before it.
     after: usize,
 }
@@ -135,7 +136,6 @@ impl Layout {
             return None;
         }
         let mut edits = Vec::new();
-        let mut inserted: HashSet<&str> = HashSet::new();
         let mut after = 0;
         for step in steps {
             let (old, new) = match *step {
@@ -145,11 +145,11 @@ impl Layout {
             };
             let sides = Sides {
                 old: old.map(|index| (index, &*self.units[index])),
-                new: new.map(|index| &*outcome.units[index]),
+                new: new.map(|index| (index, &*outcome.units[index])),
                 after,
             };
             after += usize::from(old.is_some());
-            if let (Some((_, old)), Some(new)) = (sides.old, sides.new)
+            if let (Some((_, old)), Some((_, new))) = (sides.old, sides.new)
                 && std::ptr::eq(old, new)
             {
                 continue;
@@ -157,35 +157,43 @@ impl Layout {
             if !sides.only_backends() || !self.keeps_profiles(&sides) {
                 return None;
             }
-            let sections = |unit: Option<_>| unit.map(|unit: &UnitOutput| unit.backends.as_slice()).unwrap_or_default();
-            let (before, now) = (sections(sides.old.map(|(_, unit)| unit)), sections(sides.new));
-            let named = |sections: &[Arc<BackendSection>], name: &str| {
-                sections.iter().find(|section| *section.record.name == *name).cloned()
-            };
-            for section in before {
-                let name = &section.record.name;
-                let now = named(now, name);
-                if now.as_ref().is_some_and(|now| Arc::ptr_eq(now, section)) {
-                    continue;
-                }
-                let owner = self.backends.get(name).and_then(|(_, owner)| *owner);
-                if owner != old || self.declared_twice.contains(name) {
-                    return None;
-                }
-                let removed = || Edit::Removed { section: Arc::clone(section) };
-                edits.push(now.map_or_else(removed, |now| Edit::Replaced { now }));
-            }
-            for section in now.iter().filter(|section| named(before, &section.record.name).is_none()) {
-                if self.backends.contains_key(&section.record.name) || !inserted.insert(&section.record.name) {
-                    return None;
-                }
-                let unit = new.expect("who declares it is there");
-                let origin = Arc::clone(&outcome.units[unit].origin);
-                edits.push(Edit::Inserted { section: Arc::clone(section), unit, origin });
-            }
+            self.edits_of(&sides, &mut edits)?;
         }
         edits.sort_by(|a, b| a.name().cmp(b.name()));
-        Some(edits)
+        let twice = edits.windows(2).any(|pair| pair[0].name() == pair[1].name());
+        (!twice).then_some(edits)
+    }
+
+    /// Adds the changes of one unit's backends; `None` = another unit's are touched.
+    fn edits_of(&self, sides: &Sides<'_>, edits: &mut Vec<Edit>) -> Option<()> {
+        let before = sides.old.map(|(_, unit)| unit.backends.as_slice()).unwrap_or_default();
+        let now = sides.new.map(|(_, unit)| unit.backends.as_slice()).unwrap_or_default();
+        let named = |sections: &[Arc<BackendSection>], name: &str| {
+            sections.iter().find(|section| *section.record.name == *name).cloned()
+        };
+        for section in before {
+            let name = &section.record.name;
+            let now = named(now, name);
+            if now.as_ref().is_some_and(|now| Arc::ptr_eq(now, section)) {
+                continue;
+            }
+            let owner = self.backends.get(name).and_then(|(_, owner)| *owner);
+            if owner != sides.old.map(|(index, _)| index) || self.declared_twice.contains(name) {
+                return None;
+            }
+            let removed = || Edit::Removed { section: Arc::clone(section) };
+            edits.push(now.map_or_else(removed, |now| Edit::Replaced { now }));
+        }
+        if let Some((unit, output)) = sides.new {
+            for section in now.iter().filter(|section| named(before, &section.record.name).is_none()) {
+                if self.backends.contains_key(&section.record.name) {
+                    return None;
+                }
+                let (section, origin) = (Arc::clone(section), Arc::clone(&output.origin));
+                edits.push(Edit::Inserted { section, unit, origin });
+            }
+        }
+        Some(())
     }
 
     /// Whether no profile comes or goes, and every one stays that of the same unit.
@@ -193,13 +201,12 @@ impl Layout {
         let declared = |unit: Option<&UnitOutput>, name: &str| {
             unit.is_some_and(|unit| unit.profiles.iter().any(|it| *it.record.name == *name))
         };
-        let old = sides.old.map(|(_, unit)| unit);
+        let (old, new) = (sides.old.map(|(_, unit)| unit), sides.new.map(|(_, unit)| unit));
         let owner = |name: &str| self.profiles.get(name).and_then(|used| used.owner);
-        let lost =
-            |name: &str| sides.old.is_some_and(|(index, _)| owner(name) == Some(index)) && !declared(sides.new, name);
+        let lost = |name: &str| sides.old.is_some_and(|(index, _)| owner(name) == Some(index)) && !declared(new, name);
         let won = |name: &str| !declared(old, name) && owner(name).is_some_and(|owner| owner >= sides.after);
         let before = old.iter().flat_map(|unit| unit.profiles.iter());
-        let mut now = sides.new.iter().flat_map(|unit| unit.profiles.iter());
+        let mut now = new.iter().flat_map(|unit| unit.profiles.iter());
         !before.into_iter().any(|it| lost(&it.record.name))
             && now.all(|it| self.profiles.contains_key(&it.record.name) && !won(&it.record.name))
     }
@@ -258,12 +265,12 @@ impl Sides<'_> {
     fn only_backends(&self) -> bool {
         let alone = |unit: &UnitOutput| unit.text.trim().is_empty() && unit.binds.is_empty();
         match (self.old, self.new) {
-            (Some((_, old)), Some(new)) => {
+            (Some((_, old)), Some((_, new))) => {
                 Arc::ptr_eq(&old.text, &new.text)
                     && Arc::ptr_eq(&old.binds, &new.binds)
                     && old.precedence == new.precedence
             }
-            (Some((_, unit)), None) | (None, Some(unit)) => alone(unit),
+            (Some((_, unit)), None) | (None, Some((_, unit))) => alone(unit),
             (None, None) => true,
         }
     }
