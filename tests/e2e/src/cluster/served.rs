@@ -166,6 +166,13 @@ impl Served {
         permit(&self.room, &all).await
     }
 
+    /// Lets the controllers do what `haptic rbac` says for the configuration with this change.
+    pub async fn permit_changed(&self, change: Change<'_>) -> Result<()> {
+        let mut configuration = self.configuration.clone();
+        configuration.iter_mut().for_each(change);
+        permit(&self.room, &configuration).await
+    }
+
     /// Lets the controllers do what `haptic rbac` says for these options besides.
     pub async fn permit_for(&self, options: &[String]) -> Result<()> {
         allow(&self.room, &self.configuration, options).await

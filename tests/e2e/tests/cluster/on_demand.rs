@@ -17,7 +17,11 @@ async fn certificates_that_are_read_on_demand_are_served_and_renewed() -> Result
             secrets["store"] = "on-demand".into();
         }
     };
-    let served = Served::start("on-demand", &on_demand).await?;
+    let served = Served::prepare("on-demand").await?;
+    served.finish(&on_demand).await?;
+    // Single Secrets are read, which what is kept whole does not need.
+    served.permit_changed(&on_demand).await?;
+    served.ready().await?;
     served.check_routes().await?;
     shows(&served, &served.certificate).await?;
 
