@@ -43,8 +43,7 @@ spec:
 "#;
 
 /// Verb, resource (with the object's name) and namespace (`-` = all).
-const ALLOWED: [[&str; 3]; 32] = [
-    ["get", "secrets/agents", "edge"],
+const ALLOWED: [[&str; 3]; 29] = [
     ["list", "secrets/agents", "edge"],
     ["watch", "secrets/agents", "edge"],
     ["watch", "configmaps/modules", "edge"],
@@ -62,15 +61,13 @@ const ALLOWED: [[&str; 3]; 32] = [
     ["update", "haproxytemplateconfigs.haptic.rs/main --subresource=finalizers", "edge"],
     ["watch", "haproxytemplatelibraries.haptic.rs", "edge"],
     ["watch", "haproxyplugins.haptic.rs", "edge"],
-    ["update", "haproxyplugins.haptic.rs --subresource=status", "edge"],
+    ["patch", "haproxyplugins.haptic.rs --subresource=status", "edge"],
     ["create", "haproxycfgs.haptic.rs", "edge"],
     ["delete", "haproxycfgs.haptic.rs", "edge"],
     ["patch", "haproxycfgs.haptic.rs --subresource=status", "edge"],
     ["create", "haproxymapfiles.haptic.rs", "edge"],
     ["patch", "haproxymapfiles.haptic.rs", "edge"],
     ["delete", "haproxygeneralfiles.haptic.rs", "edge"],
-    ["patch", "haproxygeneralfiles.haptic.rs --subresource=status", "edge"],
-    ["update", "haproxycrtlistfiles.haptic.rs", "edge"],
     ["list", "haproxycrtlistfiles.haptic.rs", "edge"],
     ["create", "events.events.k8s.io", "edge"],
     ["create", "events.events.k8s.io", "shop"],
@@ -78,10 +75,14 @@ const ALLOWED: [[&str; 3]; 32] = [
     ["watch", "customresourcedefinitions.apiextensions.k8s.io", "-"],
 ];
 
-const DENIED: [[&str; 3]; 21] = [
+const DENIED: [[&str; 3]; 25] = [
     ["get", "secrets/other", "edge"],
     ["list", "secrets", "edge"],
     ["get", "secrets/agents", "blog"],
+    ["get", "secrets/agents", "edge"],
+    ["patch", "haproxygeneralfiles.haptic.rs --subresource=status", "edge"],
+    ["update", "haproxycrtlistfiles.haptic.rs", "edge"],
+    ["update", "haproxyplugins.haptic.rs --subresource=status", "edge"],
     ["watch", "secrets", "-"],
     ["update", "secrets/agents", "edge"],
     ["list", "configmaps", "edge"],
