@@ -3,8 +3,8 @@
 //! The runtime trusts an image blindly (a flipped byte is executed), so only images that this host wrote itself may
 //! come back: the folder and its key are readable by this user alone, and every image carries a MAC over the module's
 //! digest, the engine's compatibility and the image: BLAKE3 with that key, because proving an image was a third of
-//! loading it with HMAC-SHA256. Whatever does not match in any way is compiled again and
-//! replaced. Images never come from anywhere else.
+//! loading it with HMAC-SHA256. Whatever does not match in any way is compiled again and replaced. Images never come from
+//! anywhere else.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},

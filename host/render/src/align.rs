@@ -13,6 +13,19 @@ pub(crate) enum Step {
     New(usize),
 }
 
+// === impl Step ===
+
+impl Step {
+    /// The old and the new index.
+    pub(crate) fn places(self) -> (Option<usize>, Option<usize>) {
+        match self {
+            Self::Kept(old, new) => (Some(old), Some(new)),
+            Self::Gone(old) => (Some(old), None),
+            Self::New(new) => (None, Some(new)),
+        }
+    }
+}
+
 /// The steps from one list to another, in the order of both; each key at most once in each list. `None` = what stayed is
 /// in another order.
 pub(crate) fn align<'a, T>(old: &'a [T], new: &'a [T], key: impl Fn(&'a T) -> &'a str) -> Option<Vec<Step>> {

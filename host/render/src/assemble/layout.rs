@@ -138,11 +138,7 @@ impl Layout {
         let mut edits = Vec::new();
         let mut after = 0;
         for step in steps {
-            let (old, new) = match *step {
-                Step::Kept(old, new) => (Some(old), Some(new)),
-                Step::Gone(old) => (Some(old), None),
-                Step::New(new) => (None, Some(new)),
-            };
+            let (old, new) = step.places();
             let sides = Sides {
                 old: old.map(|index| (index, &*self.units[index])),
                 new: new.map(|index| (index, &*outcome.units[index])),
@@ -213,12 +209,12 @@ impl Layout {
 
     fn count_profiles(&mut self, units: &[Arc<UnitOutput>], steps: &[Step]) {
         for step in steps {
-            let (old, new) = match *step {
-                Step::Kept(old, new) if Arc::ptr_eq(&self.units[old].profiles, &units[new].profiles) => continue,
-                Step::Kept(old, new) => (Some(old), Some(new)),
-                Step::Gone(old) => (Some(old), None),
-                Step::New(new) => (None, Some(new)),
-            };
+            let (old, new) = step.places();
+            if let (Some(old), Some(new)) = (old, new)
+                && Arc::ptr_eq(&self.units[old].profiles, &units[new].profiles)
+            {
+                continue;
+            }
             for profile in new.iter().flat_map(|index| units[*index].profiles.iter()) {
                 if let Some(used) = self.profiles.get_mut(&profile.record.name) {
                     used.uses += 1;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use kube::core::{ApiResource, GroupVersionKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A kind of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,24 @@ const fn within(group: &'static str, version: &'static str, kind: &'static str, 
 
 const fn everywhere(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
     Kind { group, version, kind, plural, namespaced: false }
+}
+
+/// The definition of a kind `Gadget` of this group, which is served in the versions `v1` and `v1beta1` and takes any
+/// fields.
+pub fn gadgets(group: &str) -> Value {
+    let version = |name: &str| {
+        json!({ "name": name, "served": true, "storage": name == "v1", "schema": { "openAPIV3Schema": {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        } } })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("gadgets.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "plural": "gadgets", "kind": "Gadget" }, "versions": [version("v1"), version("v1beta1")],
+        },
+    })
 }
 
 // === impl Kind ===

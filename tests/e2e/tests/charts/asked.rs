@@ -7,6 +7,7 @@ use haptic_e2e::{
     Certificate,
     cluster::{
         Asked, CUSTOM_RESOURCE_DEFINITION, INGRESS, LEASE, LeaseState, Right, SECRET, TEMPLATE_CONFIG, condition,
+        gadgets,
     },
     eventually, exclusive, ingress, within,
 };
@@ -86,7 +87,7 @@ async fn nothing_is_asked_that_is_not_allowed_and_nothing_is_allowed_that_is_nev
     let values = values(&release);
     release.set(&values);
     let room = &release.room;
-    room.objects.apply(&definition()).await?;
+    room.objects.apply(&gadgets("asked.example.com")).await?;
     for name in ["registry", "modules"] {
         let kind = if name == "modules" { "ConfigMap" } else { "Secret" };
         let metadata = json!({ "name": name, "namespace": room.system() });
@@ -239,19 +240,4 @@ async fn leaders_change(release: &Release) -> Result<()> {
     let next = |state: &LeaseState| (state.epoch > term.epoch && state.holder.is_some()).then_some(());
     lease.until("another term", next).await?;
     release.all_ready().await
-}
-
-fn definition() -> Value {
-    let version = |name: &str| {
-        json!({ "name": name, "served": true, "storage": name == "v1", "schema": { "openAPIV3Schema": {
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-        } } })
-    };
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": GADGETS },
-        "spec": {
-            "group": "asked.example.com", "scope": "Namespaced",
-            "names": { "plural": "gadgets", "kind": "Gadget" }, "versions": [version("v1"), version("v1beta1")],
-        },
-    })
 }

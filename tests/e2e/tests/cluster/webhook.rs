@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use haptic_e2e::{
     Certificate,
     cluster::{
-        CUSTOM_RESOURCE_DEFINITION, INGRESS, VALIDATING_WEBHOOK_CONFIGURATION,
+        CUSTOM_RESOURCE_DEFINITION, INGRESS, VALIDATING_WEBHOOK_CONFIGURATION, gadgets,
         served::{HAPTIC, Served, route},
         webhook::{Webhook, Written, switch_on},
     },
@@ -255,7 +255,7 @@ async fn every_served_version_of_a_kind_is_judged() -> Result<()> {
     let _turn = exclusive().await;
     let served = start("admission-versions").await?;
     let webhook = Webhook::prepare(&served).await?;
-    served.room.objects.apply(&definition()).await?;
+    served.room.objects.apply(&gadgets("webhook.example.com")).await?;
     let shop = served.room.shop();
     let gadget = |version: &str, name: &str, color: &str| {
         json!({
@@ -288,21 +288,6 @@ async fn every_served_version_of_a_kind_is_judged() -> Result<()> {
     webhook.unregister().await?;
     served.room.objects.delete(CUSTOM_RESOURCE_DEFINITION, "", GADGETS).await?;
     served.room.close().await
-}
-
-fn definition() -> Value {
-    let version = |name: &str| {
-        json!({ "name": name, "served": true, "storage": name == "v1", "schema": { "openAPIV3Schema": {
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-        } } })
-    };
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": GADGETS },
-        "spec": {
-            "group": "webhook.example.com", "scope": "Namespaced",
-            "names": { "plural": "gadgets", "kind": "Gadget" }, "versions": [version("v1"), version("v1beta1")],
-        },
-    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,13 +38,8 @@ impl SharedFiles {
         }
         let mut changes: BTreeMap<&FilePath, Changes<'_>> = BTreeMap::new();
         for step in steps {
-            let (old, new) = match *step {
-                Step::Kept(a, b) if Arc::ptr_eq(&old[a], &new[b]) => continue,
-                Step::Kept(a, b) => (Some(&old[a]), Some(&new[b])),
-                Step::Gone(a) => (Some(&old[a]), None),
-                Step::New(b) => (None, Some(&new[b])),
-            };
-            self.collect(old, new, &mut changes)?;
+            let (before, now) = step.places();
+            self.collect(before.map(|index| &old[index]), now.map(|index| &new[index]), &mut changes)?;
         }
         let mut followed = self.clone();
         for (path, changes) in changes {
@@ -62,6 +57,9 @@ impl SharedFiles {
         changes: &mut BTreeMap<&'a FilePath, Changes<'a>>,
     ) -> Option<()> {
         if let (Some(old), Some(new)) = (old, new) {
+            if Arc::ptr_eq(old, new) {
+                return Some(());
+            }
             if old.precedence != new.precedence {
                 return None;
             }
