@@ -2,7 +2,7 @@
 # Lays out the root of an image: haptic with the libraries that its loader maps, the certificates by which registries are
 # known, and HAProxy builds with theirs. Nothing else is in it: no shell, no package manager.
 #
-# usage: assemble.sh INTO HAPTIC HAPROXIES VERSION...      e.g. assemble.sh /image target/release/haptic /opt/haproxy 3.4
+# usage: assemble.sh INTO HAPTIC HAPROXIES VERSION...      e.g. assemble.sh /image target/dist/haptic /opt/haproxy 3.4
 #
 # HAPROXIES is what tests/tools/install-haproxies.sh made; a build names its loader by its path, so it keeps that path.
 set -euo pipefail

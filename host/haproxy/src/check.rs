@@ -9,6 +9,7 @@ mod cancellation;
 mod jail;
 mod loader;
 mod output;
+mod starter;
 mod tree;
 mod watch;
 
@@ -20,12 +21,14 @@ use std::{
 };
 
 use haptic_model::{CONFIG_PATH, FileSet};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use crate::check::{
     cancellation::Cancellation,
     jail::{JailReport, Measure},
     output::{CheckMessage, CheckSeverity},
+    starter::{Starter, start_for_parent},
 };
 use crate::check::{output::Redaction, tree::Tree, watch::Ending};
 
@@ -37,9 +40,10 @@ pub struct Checker {
     minor: (u16, u16),
     limits: CheckLimits,
     scratch: PathBuf,
+    starter: Starter,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckLimits {
     /// Wall clock; the whole process group is killed at its end.
     pub wall: Duration,
@@ -52,7 +56,7 @@ pub struct CheckLimits {
     pub output_bytes: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckMode {
     /// A server name that does not resolve is an error. There is no network in the jail, so no name resolves.
     Strict,
@@ -126,7 +130,15 @@ impl Checker {
             let answer = answer.lines().next().unwrap_or_default().chars().take(200).collect();
             return Err(CheckError::NotHaproxy { binary, answer });
         };
-        Ok(Self { binary, version, minor, limits, scratch: tree::scratch_directory() })
+        let (scratch, starter) = (tree::scratch_directory(), Starter::InProcess);
+        Ok(Self { binary, version, minor, limits, scratch, starter })
+    }
+
+    /// Has checks started by `starter` instead of by this process.
+    #[must_use]
+    pub fn with_starter(mut self, starter: Starter) -> Self {
+        self.starter = starter;
+        self
     }
 
     /// Makes the trees below `directory` instead.
@@ -171,10 +183,10 @@ impl Checker {
             return Err(CheckError::NoConfig);
         }
         let tree = Tree::write(&self.scratch, files)?;
-        let jailed = jail::spawn(&self.binary, &tree, mode, &self.limits)
-            .map_err(|source| CheckError::Spawn { binary: self.binary.clone(), source })?;
+        let failed = |source| CheckError::Spawn { binary: self.binary.clone(), source };
+        let started_check = self.starter.start(&self.binary, tree.path(), mode, &self.limits).map_err(failed)?;
         let deadline = started + self.limits.wall;
-        let watched = watch::until_end(jailed.child, deadline, self.limits.output_bytes, cancellation)
+        let watched = watch::until_end(started_check.child, deadline, self.limits.output_bytes, cancellation)
             .map_err(CheckError::Watch)?;
         let status = match watched.ending {
             _ if cancellation.is_cancelled() => return Err(CheckError::Cancelled),
@@ -182,16 +194,20 @@ impl Checker {
             Ending::Cancelled => return Err(CheckError::Cancelled),
             Ending::Exited(status) => status,
         };
-        if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        if let Some(signal) = self.starter.signal(status) {
             return Err(CheckError::Killed { signal, cpu: self.limits.cpu });
         }
-        let redaction = Redaction { tree: tree.path(), files, confined: jailed.report.landlock.is_enforced() };
+        let (report, output) = match started_check.report {
+            Some(report) => (report, watched.output.as_slice()),
+            None => starter::told(&watched.output).map_err(failed)?,
+        };
+        let redaction = Redaction { tree: tree.path(), files, confined: report.landlock.is_enforced() };
         Ok(CheckVerdict {
             passed: status.success(),
             haproxy_version: self.version.clone(),
-            messages: output::messages(&watched.output, &redaction),
+            messages: output::messages(output, &redaction),
             elapsed: started.elapsed(),
-            jail: jailed.report,
+            jail: report,
         })
     }
 }

@@ -1,8 +1,8 @@
-//! The check jail against real HAProxy binaries and hostile file sets.
+//! The check jail against real HAProxy binaries and hostile file sets, started by this process and by one of its own.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{
-    fs,
+    fmt, fs,
     net::TcpListener,
     path::PathBuf,
     thread,
@@ -10,11 +10,17 @@ use std::{
 };
 
 use haptic_haproxy::check::{
-    Cancellation, CheckError, CheckLimits, CheckMode, CheckSeverity, CheckVerdict, Checker, Measure,
+    Cancellation, CheckError, CheckLimits, CheckMode, CheckSeverity, CheckVerdict, Checker, Measure, Starter,
 };
 use haptic_model::{File, FileKind, FilePath, FileSet};
 
-const VERSIONS: [&str; 3] = ["3.0", "3.2", "3.4"];
+const NEWEST: &str = "3.4";
+const VERSIONS: [&str; 3] = ["3.0", "3.2", NEWEST];
+
+struct Case {
+    version: &'static str,
+    starter: Starter,
+}
 
 fn binary(version: &str) -> PathBuf {
     let directory = std::env::var_os("HAPTIC_HAPROXY_DIR").map_or_else(
@@ -26,8 +32,20 @@ fn binary(version: &str) -> PathBuf {
     binary
 }
 
-fn checker(version: &str) -> Checker {
-    Checker::new(binary(version), CheckLimits::STANDARD).unwrap()
+/// The binary beside this test's, which starts checks for others.
+fn starter() -> Starter {
+    let program = std::env::var_os("HAPTIC_BIN")
+        .map_or_else(|| std::env::current_exe().unwrap().parent().unwrap().with_file_name("haptic"), PathBuf::from);
+    assert!(program.exists(), "{} is missing; run `make build-debug`", program.display());
+    Starter::Process { program, arguments: vec!["check-jail".to_owned()] }
+}
+
+fn cases_of(version: &'static str) -> [Case; 2] {
+    [Starter::InProcess, starter()].map(|starter| Case { version, starter })
+}
+
+fn cases() -> Vec<Case> {
+    VERSIONS.into_iter().flat_map(cases_of).collect()
 }
 
 fn set(files: &[(&str, FileKind, &str)]) -> FileSet {
@@ -57,8 +75,24 @@ fn lua(script: &str) -> FileSet {
     set(&[("haproxy.cfg", FileKind::Config, &text), ("general/probe.lua", FileKind::General, script)])
 }
 
-fn check(version: &str, files: &FileSet) -> CheckVerdict {
-    checker(version).check(files, CheckMode::Strict, &Cancellation::new()).unwrap()
+impl Case {
+    fn checker(&self, limits: CheckLimits) -> Checker {
+        Checker::new(binary(self.version), limits).unwrap().with_starter(self.starter.clone())
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.starter {
+            Starter::InProcess => "this process",
+            Starter::Process { .. } => "a process of its own",
+        };
+        write!(f, "HAProxy {} started by {by}", self.version)
+    }
+}
+
+fn check(case: &Case, files: &FileSet) -> CheckVerdict {
+    case.checker(CheckLimits::STANDARD).check(files, CheckMode::Strict, &Cancellation::new()).unwrap()
 }
 
 fn texts(verdict: &CheckVerdict) -> String {
@@ -66,9 +100,9 @@ fn texts(verdict: &CheckVerdict) -> String {
 }
 
 /// Runs a script at load that reports through its error, and gives back what it said.
-fn probe(version: &str, script: &str) -> String {
+fn probe(case: &Case, script: &str) -> String {
     let verdict = check(
-        version,
+        case,
         &lua(&format!(
             "local out = {{}}\nlocal function say(...) out[#out+1] = table.concat({{...}}, ' ') end\n{script}\nerror('SAID ' .. table.concat(out, ' | '))\n"
         )),
@@ -86,11 +120,11 @@ fn passes_a_good_set_and_enforces_the_floor() {
         "  bind :::8081 v6only\n  http-request set-header x %[path,map(maps/a.map)]\n",
     );
     let files = set(&[("haproxy.cfg", FileKind::Config, &text), ("maps/a.map", FileKind::Map, "/a b\n")]);
-    for version in VERSIONS {
-        let verdict = check(version, &files);
-        assert!(verdict.passed, "{version}: {:?}", verdict.messages);
-        assert!(verdict.messages.is_empty(), "{version}: {:?}", verdict.messages);
-        assert!(verdict.haproxy_version.starts_with(version));
+    for case in &cases() {
+        let verdict = check(case, &files);
+        assert!(verdict.passed, "{case}: {:?}", verdict.messages);
+        assert!(verdict.messages.is_empty(), "{case}: {:?}", verdict.messages);
+        assert!(verdict.haproxy_version.starts_with(case.version));
         assert_eq!(verdict.jail.landlock, Measure::Enforced);
         assert_eq!(verdict.jail.seccomp, Measure::Enforced);
         assert_eq!(verdict.jail.rlimits, Measure::Enforced);
@@ -103,10 +137,10 @@ fn passes_a_good_set_and_enforces_the_floor() {
 #[test]
 fn names_file_and_line_of_errors() {
     let files = set(&[("haproxy.cfg", FileKind::Config, &config("", "  bogus\n"))]);
-    for version in VERSIONS {
-        let verdict = check(version, &files);
+    for case in &cases() {
+        let verdict = check(case, &files);
         assert!(!verdict.passed);
-        let [message] = verdict.messages.as_slice() else { panic!("{version}: {:?}", verdict.messages) };
+        let [message] = verdict.messages.as_slice() else { panic!("{case}: {:?}", verdict.messages) };
         assert_eq!(message.severity, CheckSeverity::Error);
         assert_eq!(message.file.as_deref(), Some("haproxy.cfg"));
         assert_eq!(message.line, 10);
@@ -122,20 +156,20 @@ fn lua_cannot_read_or_write_outside_of_the_set() {
     let script = format!(
         "for _, path in ipairs{{'/etc/passwd', '/proc/self/environ', '/proc/1/cmdline', '{outside}/token'}} do\n local f = io.open(path)\n say(path, f and 'READ ' .. tostring(f:read('a')) or 'refused')\nend\nfor _, path in ipairs{{'{outside}/new', 'general/new', '/dev/shm/hxnew', 'haproxy.cfg'}} do\n say(path, io.open(path, 'w') and 'WROTE' or 'refused')\nend\nsay(io.open('general/probe.lua') and 'own file read' or 'own file refused')"
     );
-    for version in VERSIONS {
-        let said = probe(version, &script);
-        assert!(!said.contains("READ") && !said.contains("WROTE"), "{version}: {said}");
-        assert!(said.contains("own file read"), "{version}: {said}");
+    for case in &cases() {
+        let said = probe(case, &script);
+        assert!(!said.contains("READ") && !said.contains("WROTE"), "{case}: {said}");
+        assert!(said.contains("own file read"), "{case}: {said}");
     }
 }
 
 #[test]
 fn lua_cannot_start_programs_or_see_the_environment() {
     let script = "say('execute', tostring(os.execute('true')))\nlocal ok, pipe = pcall(io.popen, 'id')\nlocal read = ok and pipe and pipe:read('a')\nsay('popen', read and #read > 0 and 'RAN' or 'refused')\nsay('home', tostring(os.getenv('HOME')), 'path', tostring(os.getenv('PATH')))";
-    for version in VERSIONS {
-        let said = probe(version, script);
-        assert!(!said.contains("execute true"), "{version}: {said}");
-        assert!(said.contains("popen refused") && said.contains("home nil path nil"), "{version}: {said}");
+    for case in &cases() {
+        let said = probe(case, script);
+        assert!(!said.contains("execute true"), "{case}: {said}");
+        assert!(said.contains("popen refused") && said.contains("home nil path nil"), "{case}: {said}");
     }
 }
 
@@ -147,10 +181,10 @@ fn configuration_sees_no_environment_variable() {
         FileKind::Config,
         &config("  .notice \"${HOME}\"\n".trim_start(), "  errorfile 503 \"$HOME/x\"\n"),
     )]);
-    for version in VERSIONS {
-        let verdict = check(version, &files);
+    for case in &cases() {
+        let verdict = check(case, &files);
         assert!(!verdict.passed);
-        assert!(!texts(&verdict).contains(&home), "{version}: {}", texts(&verdict));
+        assert!(!texts(&verdict).contains(&home), "{case}: {}", texts(&verdict));
     }
 }
 
@@ -162,9 +196,9 @@ fn nothing_connects_to_a_listener_on_this_machine() {
     let script = format!(
         "local ok, err = pcall(function()\n local tcp = core.tcp()\n tcp:settimeout(1)\n return tcp:connect('127.0.0.1', {port})\nend)\nsay('connect', tostring(ok), tostring(err))"
     );
-    for version in VERSIONS {
-        probe(version, &script);
-        assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{version} connected");
+    for case in &cases() {
+        probe(case, &script);
+        assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{case} connected");
     }
 }
 
@@ -172,14 +206,17 @@ fn nothing_connects_to_a_listener_on_this_machine() {
 fn names_never_resolve_and_fail_fast() {
     let text = config("", "").replace("127.0.0.1:80", "name.invalid:80");
     let files = set(&[("haproxy.cfg", FileKind::Config, &text)]);
-    for version in VERSIONS {
-        let strict = check(version, &files);
+    for case in &cases() {
+        let strict = check(case, &files);
         assert!(!strict.passed);
-        assert!(strict.elapsed < Duration::from_secs(3), "{version}: {:?}", strict.elapsed);
+        assert!(strict.elapsed < Duration::from_secs(3), "{case}: {:?}", strict.elapsed);
         let error = strict.messages.iter().find(|message| message.text.contains("could not resolve")).unwrap();
         assert_eq!((error.file.as_deref(), error.line), (Some("haproxy.cfg"), 12));
-        let tolerant = checker(version).check(&files, CheckMode::TolerateUnresolved, &Cancellation::new()).unwrap();
-        assert!(tolerant.passed, "{version}: {:?}", tolerant.messages);
+        let tolerant = case
+            .checker(CheckLimits::STANDARD)
+            .check(&files, CheckMode::TolerateUnresolved, &Cancellation::new())
+            .unwrap();
+        assert!(tolerant.passed, "{case}: {:?}", tolerant.messages);
     }
 }
 
@@ -190,11 +227,11 @@ fn files_outside_are_not_quoted_and_keys_of_the_set_are_withheld() {
     for (path, secret) in [("/etc/passwd", "root:"), ("ssl/site.pem", key)] {
         let text = config("", &format!("  http-request deny if {{ src -f {path} }}\n"));
         let files = set(&[("haproxy.cfg", FileKind::Config, &text), ("ssl/site.pem", FileKind::Cert, &pem)]);
-        for version in VERSIONS {
-            let verdict = check(version, &files);
+        for case in &cases() {
+            let verdict = check(case, &files);
             assert!(!verdict.passed);
-            assert!(!texts(&verdict).contains(secret), "{version}: {}", texts(&verdict));
-            assert!(!texts(&verdict).contains("haptic-check-"), "{version}: {}", texts(&verdict));
+            assert!(!texts(&verdict).contains(secret), "{case}: {}", texts(&verdict));
+            assert!(!texts(&verdict).contains("haptic-check-"), "{case}: {}", texts(&verdict));
         }
     }
 }
@@ -202,11 +239,11 @@ fn files_outside_are_not_quoted_and_keys_of_the_set_are_withheld() {
 #[test]
 fn an_endless_script_is_stopped_by_the_clock() {
     let limits = CheckLimits { wall: Duration::from_millis(700), ..CheckLimits::STANDARD };
-    for version in VERSIONS {
-        let checker = Checker::new(binary(version), limits).unwrap();
+    for case in &cases() {
+        let checker = case.checker(limits);
         let started = Instant::now();
         let error = checker.check(&lua("while true do end"), CheckMode::Strict, &Cancellation::new()).unwrap_err();
-        assert!(matches!(error, CheckError::TimedOut { .. }), "{version}: {error}");
+        assert!(matches!(error, CheckError::TimedOut { .. }), "{case}: {error}");
         assert!(started.elapsed() < Duration::from_secs(5));
     }
 }
@@ -214,60 +251,81 @@ fn an_endless_script_is_stopped_by_the_clock() {
 #[test]
 fn processor_time_is_bounded() {
     let limits = CheckLimits { wall: Duration::from_secs(30), cpu: Duration::from_secs(1), ..CheckLimits::STANDARD };
-    let checker = Checker::new(binary("3.4"), limits).unwrap();
-    let error = checker.check(&lua("while true do end"), CheckMode::Strict, &Cancellation::new()).unwrap_err();
-    assert!(matches!(error, CheckError::Killed { signal: 9, .. }), "{error}");
+    for case in &cases_of(NEWEST) {
+        let checker = case.checker(limits);
+        let error = checker.check(&lua("while true do end"), CheckMode::Strict, &Cancellation::new()).unwrap_err();
+        assert!(matches!(error, CheckError::Killed { signal: 9, .. }), "{error}");
+    }
 }
 
 #[test]
 fn memory_is_bounded() {
     let limits = CheckLimits { memory_bytes: 512 << 20, ..CheckLimits::STANDARD };
-    for version in VERSIONS {
-        let checker = Checker::new(binary(version), limits).unwrap();
+    for case in &cases() {
+        let checker = case.checker(limits);
         let script = "local t = {}\nfor i = 1, 100 do t[i] = string.rep(tostring(i), 32 * 1024 * 1024) end";
         let outcome = checker.check(&lua(script), CheckMode::Strict, &Cancellation::new());
-        assert!(!outcome.as_ref().is_ok_and(|verdict| verdict.passed), "{version}: {outcome:?}");
-        assert!(!matches!(outcome, Err(CheckError::TimedOut { .. })), "{version}: {outcome:?}");
+        assert!(!outcome.as_ref().is_ok_and(|verdict| verdict.passed), "{case}: {outcome:?}");
+        assert!(!matches!(outcome, Err(CheckError::TimedOut { .. })), "{case}: {outcome:?}");
     }
 }
 
 #[test]
 fn output_is_bounded() {
     let limits = CheckLimits { output_bytes: 4096, ..CheckLimits::STANDARD };
-    let checker = Checker::new(binary("3.4"), limits).unwrap();
-    let script = "for i = 1, 20000 do io.stderr:write(string.rep('x', 100), '\\n') end";
-    let verdict = checker.check(&lua(script), CheckMode::Strict, &Cancellation::new()).unwrap();
-    assert!(verdict.passed);
-    assert!(texts(&verdict).len() <= 4096);
+    for case in &cases_of(NEWEST) {
+        let checker = case.checker(limits);
+        let script = "for i = 1, 20000 do io.stderr:write(string.rep('x', 100), '\\n') end";
+        let verdict = checker.check(&lua(script), CheckMode::Strict, &Cancellation::new()).unwrap();
+        assert!(verdict.passed);
+        assert!(texts(&verdict).len() <= 4096);
+    }
 }
 
 #[test]
 fn cancellation_kills_and_is_never_a_pass() {
-    let checker = checker("3.4");
-    let cancellation = Cancellation::new();
-    let canceller = cancellation.clone();
-    let started = Instant::now();
-    let error = thread::scope(|scope| {
-        let running = scope.spawn(|| checker.check(&lua("while true do end"), CheckMode::Strict, &cancellation));
-        canceller.cancel();
-        running.join().unwrap().unwrap_err()
-    });
-    assert!(matches!(error, CheckError::Cancelled), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    for case in &cases_of(NEWEST) {
+        let checker = case.checker(CheckLimits::STANDARD);
+        let cancellation = Cancellation::new();
+        let canceller = cancellation.clone();
+        let started = Instant::now();
+        let error = thread::scope(|scope| {
+            let running = scope.spawn(|| checker.check(&lua("while true do end"), CheckMode::Strict, &cancellation));
+            canceller.cancel();
+            running.join().unwrap().unwrap_err()
+        });
+        assert!(matches!(error, CheckError::Cancelled), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(5));
 
-    let good = set(&[("haproxy.cfg", FileKind::Config, &config("", ""))]);
-    let error = checker.check(&good, CheckMode::Strict, &cancellation).unwrap_err();
-    assert!(matches!(error, CheckError::Cancelled), "{error}");
+        let good = set(&[("haproxy.cfg", FileKind::Config, &config("", ""))]);
+        let error = checker.check(&good, CheckMode::Strict, &cancellation).unwrap_err();
+        assert!(matches!(error, CheckError::Cancelled), "{error}");
+    }
 }
 
 #[test]
 fn a_set_without_listener_or_configuration_is_no_pass() {
     let files = set(&[("haproxy.cfg", FileKind::Config, "global\n  default-path config\n")]);
-    for version in VERSIONS {
-        let verdict = check(version, &files);
+    for case in &cases() {
+        let verdict = check(case, &files);
         assert!(!verdict.passed);
-        assert!(texts(&verdict).contains("no listener"), "{version}: {:?}", verdict.messages);
+        assert!(texts(&verdict).contains("no listener"), "{case}: {:?}", verdict.messages);
     }
-    let error = checker("3.4").check(&set(&[]), CheckMode::Strict, &Cancellation::new()).unwrap_err();
+    let error = cases_of(NEWEST)[0]
+        .checker(CheckLimits::STANDARD)
+        .check(&set(&[]), CheckMode::Strict, &Cancellation::new())
+        .unwrap_err();
     assert!(matches!(error, CheckError::NoConfig));
+}
+
+#[test]
+fn a_starter_that_is_none_is_no_pass() {
+    let good = set(&[("haproxy.cfg", FileKind::Config, &config("", ""))]);
+    let checker = Checker::new(binary(NEWEST), CheckLimits::STANDARD).unwrap();
+    for (program, words) in [("/nowhere/haptic", "No such file"), ("/bin/true", "said only ``")] {
+        let starter = Starter::Process { program: program.into(), arguments: Vec::new() };
+        let error =
+            checker.clone().with_starter(starter).check(&good, CheckMode::Strict, &Cancellation::new()).unwrap_err();
+        assert!(matches!(error, CheckError::Spawn { .. }) && error.to_string().contains(words), "{error}");
+    }
 }

@@ -69,6 +69,12 @@ pub(crate) enum Command {
     /// Compile a plugin for the process that started this one: the module on standard input, its image on standard output
     #[command(hide = true)]
     CompilePlugin,
+    /// Start one check of a configuration for the process that started this one
+    #[command(hide = true)]
+    CheckJail {
+        /// What to check and how, as that process writes it
+        order: String,
+    },
     /// Print the version
     Version,
 }

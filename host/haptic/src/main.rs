@@ -99,6 +99,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             haptic_plugins::compile_for_parent().context("talking to the process that wants a plugin compiled")?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::CheckJail { order } => {
+            haptic_haproxy::check::start_for_parent(&order).context("telling the process that wants a check")
+        }
         Command::Version => {
             cli::print(&format!("haptic {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)

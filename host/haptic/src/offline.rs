@@ -19,7 +19,7 @@ use haptic_controller::{
     quarantine::LeftOut,
 };
 use haptic_haproxy::{
-    check::{CheckLimits, Checker},
+    check::{CheckLimits, Checker, Starter},
     version::{HaproxyBinary, Search},
 };
 use haptic_model::{Finding, FindingCode, Rendered, ports::Now};
@@ -161,8 +161,12 @@ impl HaproxyChoice {
     }
 }
 
+/// Has checks started by this program again, whatever has become of its file since it was started.
 pub(crate) fn checker(binary: &Path) -> anyhow::Result<Checker> {
-    Checker::new(binary, CheckLimits::STANDARD).with_context(|| format!("setting up the check by {}", binary.display()))
+    let checker = Checker::new(binary, CheckLimits::STANDARD)
+        .with_context(|| format!("setting up the check by {}", binary.display()))?;
+    let program = PathBuf::from("/proc/self/exe");
+    Ok(checker.with_starter(Starter::Process { program, arguments: vec!["check-jail".to_owned()] }))
 }
 
 pub(crate) fn plugin_loader() -> anyhow::Result<PluginLoader> {

@@ -7,7 +7,7 @@ use haptic_model::{Digest, FindingCode, ports::FilterCall, ports::TemplateFilter
 use hmac::{Hmac, KeyInit, Mac};
 use minijinja::{
     Environment, Error, Value,
-    value::{Kwargs, Rest, ValueKind},
+    value::{Kwargs, Rest, ValueKind, ValueOrKwargs},
 };
 use parking_lot::Mutex;
 use regex::Regex;
@@ -149,8 +149,8 @@ pub(crate) fn register_plugins(env: &mut Environment<'static>, filters: &dyn Tem
             continue;
         }
         let filter = PluginFilter { number, name: declaration.name.clone() };
-        env.add_filter(declaration.name, move |value: &Value, positional: Rest<Value>, named: Kwargs| {
-            filter.apply(value, &positional, &named)
+        env.add_filter(declaration.name, move |value: &Value, arguments: Rest<ValueOrKwargs>| {
+            filter.apply(value, arguments.into_values())
         });
     }
     refused
@@ -164,21 +164,25 @@ struct PluginFilter {
 }
 
 impl PluginFilter {
-    fn apply(&self, value: &Value, positional: &[Value], named: &Kwargs) -> Result<Value, Error> {
+    /// The engine's own `Kwargs` argument would allocate in each call, named arguments or not.
+    fn apply(&self, value: &Value, mut positional: Vec<Value>) -> Result<Value, Error> {
+        let named = positional.pop_if(|last| last.is_kwargs()).map(Kwargs::try_from).transpose()?;
         let mut key = Key::new(with(|session| session.answers.lend())?, self.number);
         // Not inside of `with`: what writes an object as JSON may ask the session.
         key.value(value)?;
         positional.iter().try_for_each(|argument| key.value(argument))?;
         let mut names = Vec::new();
-        for name in named.args() {
-            let argument: Value = named.get(name)?;
-            key.name(name);
-            key.value(&argument)?;
-            names.push((name, argument));
+        if let Some(named) = &named {
+            for name in named.args() {
+                let argument: Value = named.get(name)?;
+                key.name(name);
+                key.value(&argument)?;
+                names.push((name, argument));
+            }
         }
         match with(|session| session.answers.get(key))? {
             Ok(answer) => Ok(answer),
-            Err(key) => self.ask(key, value, positional, &names),
+            Err(key) => self.ask(key, value, &positional, &names),
         }
     }
 

@@ -1,5 +1,8 @@
 //! What holds a check.
 //!
+//! The standard library's `fork` copies the page tables of the whole process, and each page that is written later costs a
+//! fault; so a large process has checks started by a small one (`starter`).
+//!
 //! Landlock and seccomp act on a thread and on what it starts, so a thread of its own restricts itself for good and
 //! then starts HAProxy from there; the rest of the process stays free, and no `unsafe` code has to run between fork and
 //! exec. Resource limits belong to a process, so they cannot be set that way: they are set from outside on the new
@@ -26,12 +29,13 @@ use rustix::{
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
+use serde::{Deserialize, Serialize};
 
-use crate::check::{CheckLimits, CheckMode, tree::Tree};
+use crate::check::{CheckLimits, CheckMode};
 
 /// The measures of one check. Landlock, seccomp and resource limits are the floor and need no privilege; namespaces
 /// come on top.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailReport {
     /// Own network, process and IPC namespaces.
     pub namespaces: Measure,
@@ -43,26 +47,42 @@ pub struct JailReport {
     pub rlimits: Measure,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
     Enforced,
     /// Why the kernel did not allow it.
     Unavailable(String),
 }
 
+/// A check that has read nothing of its tree yet.
 pub(super) struct Jailed {
-    pub(super) child: Child,
+    child: Child,
     pub(super) report: JailReport,
+}
+
+/// Whose child a check is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// The process that wants to know: reads the output through pipes, and kills the process group that the check leads.
+    Watcher,
+    /// A process that was started for it: the check has that one's output and process group, and cannot leave the latter.
+    Starter,
 }
 
 /// Standard input as a file. Opened again this way, a pipe whose writer is gone is at its end, where a named pipe would
 /// block.
 const GATE: &str = "/proc/self/fd/0";
 
-/// Starts the check of `tree`; it is the leader of a process group of its own.
-pub(super) fn spawn(binary: &Path, tree: &Tree, mode: CheckMode, limits: &CheckLimits) -> io::Result<Jailed> {
-    let command = command(binary, tree, mode);
-    let readable = readable_paths(binary, tree.path());
+/// Starts the check of the tree, with everything that holds it.
+pub(super) fn spawn(
+    binary: &Path,
+    tree: &Path,
+    mode: CheckMode,
+    limits: &CheckLimits,
+    parent: Parent,
+) -> io::Result<Jailed> {
+    let command = command(binary, tree, mode, parent);
+    let readable = readable_paths(binary, tree);
     let executable = executable_paths(binary);
     let started = thread::scope(|scope| {
         let confined = thread::Builder::new().name("check-jail".to_owned());
@@ -70,17 +90,16 @@ pub(super) fn spawn(binary: &Path, tree: &Tree, mode: CheckMode, limits: &CheckL
             if mode == CheckMode::TolerateUnresolved {
                 give_way();
             }
-            confined_spawn(command, &readable, &executable)
+            confined_spawn(command, &readable, &executable, parent)
         })?;
         running.join().map_err(|_| io::Error::other("the thread that starts checks panicked"))
     })?;
-    let (mut child, [namespaces, landlock, seccomp]) = started?;
+    let (child, [namespaces, landlock, seccomp]) = started?;
     let rlimits = Measure::from_result(set_limits(&child, limits));
-    drop(child.stdin.take());
     Ok(Jailed { child, report: JailReport { namespaces, landlock, seccomp, rlimits } })
 }
 
-fn command(binary: &Path, tree: &Tree, mode: CheckMode) -> Command {
+fn command(binary: &Path, tree: &Path, mode: CheckMode, parent: Parent) -> Command {
     let mut command = Command::new(binary);
     command.arg("-c");
     if mode == CheckMode::TolerateUnresolved {
@@ -88,16 +107,16 @@ fn command(binary: &Path, tree: &Tree, mode: CheckMode) -> Command {
     }
     command
         .args(["-f", GATE, "-f", "./haproxy.cfg"])
-        .current_dir(tree.path())
+        .current_dir(tree)
         .env_clear()
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
         // To keep the user and group is no change, but it makes the standard library start the child by a plain fork,
         // which seccomp can tell from the `vfork` of `os.execute`, `io.popen` and `posix_spawn`.
         .uid(rustix::process::getuid().as_raw())
         .gid(rustix::process::getgid().as_raw());
+    if parent == Parent::Watcher {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    }
     command
 }
 
@@ -106,6 +125,7 @@ fn confined_spawn(
     mut command: Command,
     readable: &[PathBuf],
     executable: &[PathBuf],
+    parent: Parent,
 ) -> io::Result<(Child, [Measure; 3])> {
     let namespaces = Measure::from_result(unshare());
     drop_capabilities();
@@ -114,7 +134,7 @@ fn confined_spawn(
         Ok(_) => Measure::Enforced,
         Err(error) => Measure::Unavailable(error.to_string()),
     };
-    let seccomp = Measure::from_result(confine_calls());
+    let seccomp = Measure::from_result(confine_calls(parent));
     Ok((command.spawn()?, [namespaces, landlock, seccomp]))
 }
 
@@ -214,8 +234,8 @@ fn set_limits(child: &Child, limits: &CheckLimits) -> io::Result<()> {
     Ok(())
 }
 
-fn confine_calls() -> io::Result<()> {
-    let refused = filter(refused_calls(), libc::EPERM)?;
+fn confine_calls(parent: Parent) -> io::Result<()> {
+    let refused = filter(refused_calls(parent), libc::EPERM)?;
     // The C library then falls back to `clone`, whose flags a filter can read.
     let unknown = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
     for program in [&unknown, &refused] {
@@ -235,7 +255,7 @@ fn filter(rules: Rules, errno: i32) -> io::Result<BpfProgram> {
 
 /// A list of what is refused, not of what is allowed: the latter differs between C libraries and would turn a new
 /// library version into refused configurations. `haproxy -c` itself needs none of these.
-fn refused_calls() -> Rules {
+fn refused_calls(parent: Parent) -> Rules {
     const CALLS: &[i64] = &[
         // Network, unix sockets included: a socket can be made (HAProxy probes for features), but leads nowhere.
         libc::SYS_connect,
@@ -285,6 +305,9 @@ fn refused_calls() -> Rules {
         libc::SYS_fanotify_init,
     ];
     let mut rules: Rules = CALLS.iter().map(|&call| (call, Vec::new())).collect();
+    if parent == Parent::Starter {
+        rules.insert(libc::SYS_setpgid, Vec::new());
+    }
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_vfork, Vec::new());
     let vfork = u64::from(libc::CLONE_VFORK.cast_unsigned());
@@ -298,6 +321,16 @@ fn refused_calls() -> Rules {
     #[cfg(target_arch = "x86_64")]
     rules.extend(rules.clone().into_iter().map(|(call, rule)| (call | 0x4000_0000, rule)).collect::<Vec<_>>());
     rules
+}
+
+// === impl Jailed ===
+
+impl Jailed {
+    /// Lets it read the tree.
+    pub(super) fn release(mut self) -> Child {
+        drop(self.child.stdin.take());
+        self.child
+    }
 }
 
 // === impl Measure ===
