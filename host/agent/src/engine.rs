@@ -349,8 +349,14 @@ impl AgentTask {
 
     /// Looks which worker answers. One that the agent did not load was loaded by someone else from the same disk.
     async fn observe_worker(&mut self) -> Option<WorkerIdentity> {
+        let seen = self.runtime.worker_pid().await.ok();
+        self.judge_worker(seen).await
+    }
+
+    /// Who answered at the runtime socket, `seen`, as a worker of ours.
+    async fn judge_worker(&mut self, seen: Option<u32>) -> Option<WorkerIdentity> {
         let known = self.running?;
-        let seen = self.runtime.worker_pid().await.ok().and_then(ProcessIdentity::of);
+        let seen = seen.and_then(ProcessIdentity::of);
         if seen == Some(known.worker) {
             return Some(identity(known.worker));
         }

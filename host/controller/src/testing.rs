@@ -117,14 +117,16 @@ pub(crate) fn render_of(seq: u64, text: &str, trigger: Trigger) -> Render {
         entries: haptic_model::Entries::Opaque,
     };
     let sections =
-        vec![SectionRecord { kind: SectionKind::Core, name: "global".into(), text: Digest::of(text.as_bytes()) }];
+        [SectionRecord { kind: SectionKind::Core, name: "global".into(), text: Digest::of(text.as_bytes()) }]
+            .into_iter()
+            .collect();
     let records = BTreeMap::from([(path.clone(), Arc::new(record))]);
     let plan = Plan {
         schema_version: PLAN_SCHEMA_VERSION,
-        id: Plan::identify(&sections, &records),
+        id: Plan::identify(&records),
         sections,
         profiles: BTreeMap::new(),
-        backends: BTreeMap::new(),
+        backends: imbl::OrdMap::new(),
         binds: Vec::new(),
         files: records,
     };
@@ -161,7 +163,7 @@ pub(crate) fn with_note(seq: u64, text: &str, note: &str) -> Arc<Render> {
         entries: haptic_model::Entries::Opaque,
     };
     plan.files.insert(path.clone(), Arc::new(record));
-    plan.id = Plan::identify(&plan.sections, &plan.files);
+    plan.id = Plan::identify(&plan.files);
     let mut files = (*render.output.rendered.files).clone();
     files.insert(path, file);
     render.output.rendered.plan = Arc::new(plan);

@@ -1,5 +1,6 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
+use imbl::{OrdMap, Vector};
 use serde::{Deserialize, Serialize};
 
 use crate::{Digest, FileKind, FilePath, Framer, PlanId};
@@ -10,15 +11,16 @@ pub const PLAN_SCHEMA_VERSION: u32 = 1;
 /// The path of the HAProxy configuration in every file set.
 pub const CONFIG_PATH: &str = "haproxy.cfg";
 
-/// What a render declared: the records from which every diff is made. HAProxy text is never parsed.
+/// What a render declared: the records from which every diff is made. HAProxy text is never parsed. A plan shares with the
+/// one before it what did not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub schema_version: u32,
     pub id: PlanId,
     /// In the order of the configuration text.
-    pub sections: Vec<SectionRecord>,
+    pub sections: Vector<SectionRecord>,
     pub profiles: BTreeMap<Arc<str>, ProfileRecord>,
-    pub backends: BTreeMap<Arc<str>, Arc<BackendRecord>>,
+    pub backends: OrdMap<Arc<str>, Arc<BackendRecord>>,
     pub binds: Vec<BindRecord>,
     /// Every file of the set, `haproxy.cfg` included.
     pub files: BTreeMap<FilePath, Arc<FileRecord>>,
@@ -153,14 +155,11 @@ pub struct CrtListEntry {
 // === impl Plan ===
 
 impl Plan {
-    /// Computes the identity from the digests of the parts: what did not change is not hashed again.
-    pub fn identify(sections: &[SectionRecord], files: &BTreeMap<FilePath, Arc<FileRecord>>) -> PlanId {
+    /// Computes the identity from the digests of the files: what did not change is not hashed again. Sections are part of a
+    /// file.
+    pub fn identify(files: &BTreeMap<FilePath, Arc<FileRecord>>) -> PlanId {
         let mut framer = Framer::default();
         framer.field(PLAN_SCHEMA_VERSION.to_be_bytes());
-        framer.field((sections.len() as u64).to_be_bytes());
-        for section in sections {
-            framer.field([section.kind as u8]).field(section.name.as_bytes()).field(section.text.as_bytes());
-        }
         for (path, file) in files {
             framer
                 .field(path.as_str())

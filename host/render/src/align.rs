@@ -27,14 +27,19 @@ impl Step {
 }
 
 /// The steps from one list to another, in the order of both; each key at most once in each list. `None` = what stayed is
-/// in another order.
-pub(crate) fn align<'a, T>(old: &'a [T], new: &'a [T], key: impl Fn(&'a T) -> &'a str) -> Option<Vec<Step>> {
-    let same = |(old, new): &(&'a T, &'a T)| key(old) == key(new);
+/// in another order. `is` tells at a glance that two are one, where it can.
+pub(crate) fn align<'a, T>(
+    old: &'a [T],
+    new: &'a [T],
+    is: impl Fn(&T, &T) -> bool,
+    key: impl Fn(&'a T) -> &'a str,
+) -> Option<Vec<Step>> {
+    let same = |(old, new): &(&'a T, &'a T)| is(old, new) || key(old) == key(new);
     let front = old.iter().zip(new).take_while(same).count();
     let back = old[front..].iter().rev().zip(new[front..].iter().rev()).take_while(same).count();
     let (old_middle, new_middle) = (&old[front..old.len() - back], &new[front..new.len() - back]);
-    let was: HashSet<&str> = old_middle.iter().map(&key).collect();
-    let is: HashSet<&str> = new_middle.iter().map(&key).collect();
+    let earlier: HashSet<&str> = old_middle.iter().map(&key).collect();
+    let later: HashSet<&str> = new_middle.iter().map(&key).collect();
 
     let mut steps = Vec::with_capacity(old.len().max(new.len()) + 1);
     steps.extend((0..front).map(|index| Step::Kept(index, index)));
@@ -45,11 +50,11 @@ pub(crate) fn align<'a, T>(old: &'a [T], new: &'a [T], key: impl Fn(&'a T) -> &'
                 steps.push(Step::Kept(gone, came));
                 (gone, came) = (gone + 1, came + 1);
             }
-            (Some(before), _) if !is.contains(before) => {
+            (Some(before), _) if !later.contains(before) => {
                 steps.push(Step::Gone(gone));
                 gone += 1;
             }
-            (_, Some(now)) if !was.contains(now) => {
+            (_, Some(now)) if !earlier.contains(now) => {
                 steps.push(Step::New(came));
                 came += 1;
             }
@@ -67,7 +72,7 @@ mod tests {
     use super::*;
 
     fn steps(old: &[&'static str], new: &[&'static str]) -> Option<Vec<Step>> {
-        align(old, new, |text| *text)
+        align(old, new, |_, _| false, |text| *text)
     }
 
     #[test]

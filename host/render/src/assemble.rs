@@ -82,7 +82,9 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     let backends = match (&earlier, changed) {
         (Some((.., plan)), Some(changed)) => {
             let mut backends = plan.backends.clone();
-            backends.extend(changed.now.into_iter().map(|record| (Arc::clone(&record.name), record)));
+            for record in changed.now {
+                backends.insert(Arc::clone(&record.name), record);
+            }
             for gone in &changed.gone {
                 backends.remove(gone);
             }
@@ -92,7 +94,7 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     };
     let plan = Arc::new(Plan {
         schema_version: PLAN_SCHEMA_VERSION,
-        id: Plan::identify(&layout.written.sections, &records),
+        id: Plan::identify(&records),
         sections: layout.written.sections.clone(),
         profiles: layout.profile_records(),
         backends,

@@ -15,6 +15,7 @@ use haptic_store::{Changes, Read, Snapshot, Stamp};
 use crate::{
     Inputs,
     assemble::Assembled,
+    readers::number,
     records::UnitOutput,
     snippet::{Earlier, Played},
 };
@@ -33,7 +34,7 @@ pub struct Memo {
     same_quarantine: bool,
     units: HashMap<Arc<str>, Remembered>,
     /// Who rendered a unit last, and in which render: one unit may be given only once in a render.
-    owners: HashMap<Arc<str>, Owner>,
+    owners: Owners,
     /// What each snippet of a hook gave, until it is taken for the next render.
     played: HashMap<Arc<str>, Played>,
     /// Snippets of this render whose units were taken over without being given one by one.
@@ -60,8 +61,18 @@ struct Remembered {
 
 #[derive(Clone)]
 struct Owner {
+    unit: Arc<str>,
     snippet: Arc<str>,
     render: u64,
+}
+
+/// Owners in one piece: who knows a place in it finds one without looking a name up.
+#[derive(Clone, Default)]
+struct Owners {
+    places: HashMap<Arc<str>, u32>,
+    /// A place that is free names no unit.
+    list: Vec<Owner>,
+    free: Vec<u32>,
 }
 
 // === impl Memo ===
@@ -109,10 +120,10 @@ impl Memo {
         let render = self.render;
         self.played.retain(|_, played| played.render == render);
         // Every unit of a snippet has an owner, so as many owners as these are no others.
-        if self.owners.len() != self.played.values().map(|played| played.units.len()).sum::<usize>() {
+        if self.owners.places.len() != self.played.values().map(|played| played.units.len()).sum::<usize>() {
             let Self { owners, replayed, units, .. } = self;
-            owners.retain(|_, owner| owner.render == render || replayed.contains(&owner.snippet));
-            units.retain(|key, _| owners.contains_key(key));
+            owners.retain(|owner| owner.render == render || replayed.contains(&owner.snippet));
+            units.retain(|key, _| owners.places.contains_key(key));
         }
         self.snapshot = Some(Arc::clone(&inputs.snapshot));
     }
@@ -123,21 +134,26 @@ impl Memo {
         self.snapshot = None;
     }
 
-    /// Makes `unit` part of this render, given by `snippet`; false when it already is.
-    pub(crate) fn see(&mut self, unit: &Arc<str>, snippet: &Arc<str>) -> bool {
+    /// Makes `unit` part of this render, given by `snippet`. Returns where that is noted, so that it is found at once the
+    /// next time; `None` = it already is part.
+    pub(crate) fn see(&mut self, unit: &Arc<str>, noted: Option<u32>, snippet: &Arc<str>) -> Option<u32> {
         let render = self.render;
-        let Some(owner) = self.owners.get_mut(unit) else {
-            self.owners.insert(Arc::clone(unit), Owner { snippet: Arc::clone(snippet), render });
-            return true;
+        let Some(place) = self.owners.find(unit, noted) else {
+            return Some(self.owners.add(Owner { unit: Arc::clone(unit), snippet: Arc::clone(snippet), render }));
         };
+        let owner = &mut self.owners.list[place as usize];
         if owner.render == render || self.replayed.contains(&owner.snippet) {
-            return false;
+            return None;
         }
-        if owner.snippet != *snippet {
-            self.robbed.insert(std::mem::replace(&mut owner.snippet, Arc::clone(snippet)));
+        if !Arc::ptr_eq(&owner.snippet, snippet) {
+            let earlier = std::mem::replace(&mut owner.snippet, Arc::clone(snippet));
+            if earlier != *snippet {
+                self.robbed.insert(earlier);
+            }
         }
+        owner.unit = Arc::clone(unit);
         owner.render = render;
-        true
+        Some(place)
     }
 
     /// The unit's output, if its item and everything it read are as they were.
@@ -214,6 +230,45 @@ impl Memo {
     /// A unit was taken over.
     pub(crate) fn kept_one(&mut self) {
         self.hits += 1;
+    }
+}
+
+// === impl Owners ===
+
+impl Owners {
+    fn find(&self, unit: &Arc<str>, noted: Option<u32>) -> Option<u32> {
+        let is_it = |place: &u32| self.list.get(*place as usize).is_some_and(|owner| Arc::ptr_eq(&owner.unit, unit));
+        noted.filter(is_it).or_else(|| self.places.get(unit).copied())
+    }
+
+    fn add(&mut self, owner: Owner) -> u32 {
+        let unit = Arc::clone(&owner.unit);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.list[place as usize] = owner;
+                place
+            }
+            None => {
+                self.list.push(owner);
+                number(self.list.len() - 1)
+            }
+        };
+        self.places.insert(unit, place);
+        place
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Owner) -> bool) {
+        let Self { places, list, free } = self;
+        places.retain(|_, place| {
+            let owner = &mut list[*place as usize];
+            let stays = stays(owner);
+            if !stays {
+                // Whoever noted the place must not find a unit there that is none any more.
+                owner.unit = Arc::default();
+                free.push(*place);
+            }
+            stays
+        });
     }
 }
 

@@ -7,17 +7,15 @@ use std::{
 
 use haptic_store::{Changes, Read};
 
-use crate::{
-    align::{Step, align},
-    memo::UnitReads,
-};
+use crate::memo::UnitReads;
 
 /// A unit as it is looked up.
 pub(crate) trait Reader {
-    /// What makes it the same unit in the next render; no two units of a snippet share one.
-    fn key(&self) -> &str;
     fn reads(&self) -> &UnitReads;
 }
+
+/// Units that are as they were: `(place before, place now)`, both in order.
+pub(crate) type Kept = Vec<(u32, u32)>;
 
 /// Units by what they read. A unit has the same number, its slot, as long as it is among the snippet's units, whatever
 /// comes before it: so one that comes or goes costs what it reads.
@@ -52,27 +50,30 @@ impl Readers {
         readers
     }
 
-    /// The readers of `units`, given that these are those of `earlier`.
-    pub(crate) fn follow<R: Reader>(mut self, earlier: &[R], units: &[R]) -> Self {
-        let Some(steps) = align(earlier, units, |unit| unit.key()) else { return Self::new(units) };
+    /// The readers of `units`, given that these are those of earlier ones, of which `gone` are left.
+    pub(crate) fn follow<R: Reader>(mut self, gone: &[Option<R>], kept: &Kept, units: &[R]) -> Self {
+        if kept.is_empty() {
+            return Self::new(units);
+        }
         let before = std::mem::take(&mut self.slots);
-        for step in steps {
-            match step {
-                Step::Kept(old, new) => {
-                    let slot = before[old];
-                    self.slots.push(slot);
-                    self.replace(slot, earlier[old].reads(), units[new].reads());
-                }
-                Step::Gone(old) => {
-                    self.remove(before[old], earlier[old].reads());
-                    self.free.push(before[old]);
-                }
-                Step::New(new) => {
-                    let slot = self.take_slot();
-                    self.slots.push(slot);
-                    self.add(slot, units[new].reads());
-                }
+        for (slot, unit) in before.iter().zip(gone) {
+            if let Some(unit) = unit {
+                self.remove(*slot, unit.reads());
+                self.free.push(*slot);
             }
+        }
+        self.slots.reserve(units.len());
+        let mut kept = kept.iter().peekable();
+        for (place, unit) in (0..).zip(units) {
+            let slot = match kept.next_if(|(_, now)| *now == place) {
+                Some((old, _)) => before[*old as usize],
+                None => {
+                    let slot = self.take_slot();
+                    self.add(slot, unit.reads());
+                    slot
+                }
+            };
+            self.slots.push(slot);
         }
         self.find_places();
         self
@@ -157,6 +158,6 @@ impl Readers {
     }
 }
 
-fn number(index: usize) -> u32 {
+pub(crate) fn number(index: usize) -> u32 {
     u32::try_from(index).expect("a render has fewer than 2^32 units")
 }

@@ -1,4 +1,4 @@
-//! `resources.<name>.list()`, `.fetch(key…)`, `.get_single(key…)`: tracked reads of the snapshot.
+//! `resources.<name>.list()`, `.select(path, values)`, `.fetch(key…)`, `.get_single(key…)`: tracked reads of the snapshot.
 
 use std::sync::Arc;
 
@@ -55,6 +55,27 @@ impl Object for Resource {
                 let snapshot = with(|session| session.read(Read::List { resource: Arc::clone(&resource) }))?;
                 snapshot.list(&resource).map(|objects| values(&objects)).map_err(|error| system(&error))
             }
+            // What `list() | selectattr(path, "in", values)` gives, without a value of the engine for each step of each path.
+            "select" => {
+                let [path, wanted] = args else {
+                    return Err(Cause::usage(format!(
+                        "`resources.{resource}.select(path, values)` takes two arguments"
+                    ))
+                    .into());
+                };
+                let path = path.to_str().filter(|path| !path.is_empty()).ok_or_else(|| {
+                    Cause::usage(format!(
+                        "the path of `resources.{resource}.select(path, values)` is text like `spec.type`"
+                    ))
+                })?;
+                let path: Vec<&str> = path.split('.').collect();
+                let wanted: Vec<Value> = wanted.try_iter()?.collect();
+                let snapshot = with(|session| session.read(Read::List { resource: Arc::clone(&resource) }))?;
+                let objects = snapshot.list(&resource).map_err(|error| system(&error))?;
+                let is_wanted =
+                    |object: &&Arc<haptic_store::Object>| object.at(&path).is_some_and(|it| wanted.contains(it));
+                Ok(objects.iter().filter(is_wanted).map(haptic_store::Object::as_value).collect())
+            }
             "fetch" | "get_single" => {
                 let keys = keys(&resource, method, args)?;
                 let read = Read::Fetch { resource: Arc::clone(&resource), keys: keys.clone() };
@@ -68,7 +89,9 @@ impl Object for Resource {
             }
             _ => Err(Error::new(
                 ErrorKind::UnknownMethod,
-                format!("a resource has list(), fetch(key…) and get_single(key…), not `{method}`"),
+                format!(
+                    "a resource has list(), select(path, values), fetch(key…) and get_single(key…), not `{method}`"
+                ),
             )),
         }
     }

@@ -210,9 +210,9 @@ impl Frame {
         Self { snippet: Some(Arc::clone(snippet)), earlier, ..Self::default() }
     }
 
-    /// The unit of an item as it was in the last render, if it would be the same now.
+    /// The next unit as it was in the last render, if that was of this item and would be the same now.
     pub(crate) fn earlier_unit(&mut self, snippet: &str, item: &Value) -> Option<PlayedUnit> {
-        self.earlier.as_mut()?.unit(snippet, Object::from_value(item)?)
+        self.earlier.as_mut()?.take(snippet, Object::from_value(item)?, self.played.len())
     }
 }
 

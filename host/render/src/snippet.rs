@@ -7,7 +7,7 @@ use minijinja::{Error, State, Value};
 
 use crate::{
     memo::UnitReads,
-    readers::{Reader, Readers},
+    readers::{Kept, Reader, Readers, number},
     records::{Records, UnitOutput},
     session::{self, Frame, safe, try_with, with},
     sink::MARK,
@@ -38,11 +38,17 @@ pub(crate) struct PlayedUnit {
     pub(crate) output: Arc<UnitOutput>,
     /// What the output was made from.
     pub(crate) reads: UnitReads,
+    /// Where the memo notes who gave it.
+    pub(crate) owner: u32,
+    /// Its text is more than white space.
+    pub(crate) prints: bool,
 }
 
 /// What a snippet gave in the last render, while it runs again.
 pub(crate) struct Earlier {
-    units: Vec<PlayedUnit>,
+    /// Without those that were taken.
+    units: Vec<Option<PlayedUnit>>,
+    taken: Kept,
     readers: Readers,
     /// Units of which a read may have another answer now, in order; `None` = nobody knows.
     touched: Option<Vec<usize>>,
@@ -89,7 +95,7 @@ fn play(state: &mut State, snippet: &Arc<str>) -> Result<String, Error> {
         let Some(reads) = frame.reads.complete() else { return Ok(()) };
         let Frame { records, played: units, earlier, .. } = frame;
         let readers = match earlier {
-            Some(earlier) => earlier.readers.follow(&earlier.units, &units),
+            Some(earlier) => earlier.readers.follow(&earlier.units, &earlier.taken, &units),
             None => Readers::new(&units),
         };
         let played = Played { render: 0, reads, records, text: text.clone(), first, units, readers, looked_at: 0 };
@@ -156,26 +162,28 @@ fn renumbered(text: &str, from: usize, to: usize) -> String {
 
 impl Earlier {
     pub(crate) fn new(played: Played, touched: Option<Vec<usize>>) -> Self {
-        Self { units: played.units, readers: played.readers, touched, next: 0 }
+        let units = played.units.into_iter().map(Some).collect();
+        Self { units, taken: Kept::new(), readers: played.readers, touched, next: 0 }
     }
 
-    /// The unit of `object`, if nothing that it was made from has changed. Units are asked for in their order.
-    pub(crate) fn unit(&mut self, snippet: &str, object: &Object) -> Option<PlayedUnit> {
+    /// Takes the unit of `object`, which is the one at `place` now, if nothing that it was made from has changed. Units are
+    /// asked for in their order.
+    pub(crate) fn take(&mut self, snippet: &str, object: &Object, place: usize) -> Option<PlayedUnit> {
         let touched = self.touched.as_ref()?;
-        let ahead = self.units[self.next..].iter().take(MOST_GONE);
-        let found = self.next + ahead.map(|unit| &unit.given).position(|given| given.is_of(snippet, object))?;
+        let is_it = |unit: &Option<PlayedUnit>| unit.as_ref().is_some_and(|unit| unit.given.is_of(snippet, object));
+        let found = self.next + self.units[self.next..].iter().take(MOST_GONE).position(is_it)?;
         self.next = found + 1;
-        touched.binary_search(&found).is_err().then(|| self.units[found].clone())
+        if touched.binary_search(&found).is_ok() {
+            return None;
+        }
+        self.taken.push((number(found), number(place)));
+        self.units[found].take()
     }
 }
 
 // === impl PlayedUnit ===
 
 impl Reader for PlayedUnit {
-    fn key(&self) -> &str {
-        &self.given.key
-    }
-
     fn reads(&self) -> &UnitReads {
         &self.reads
     }

@@ -45,20 +45,21 @@ pub(crate) fn render_each(state: &mut State, snippet: &str, items: &Value) -> Re
     for item in items.try_iter()? {
         let unit = match with(|session| session.frame().earlier_unit(&snippet, &item))? {
             Some(unit) => {
-                claim(&unit.given)?;
+                claim(&unit.given, Some(unit.owner))?;
                 with(|session| session.memo.kept_one())?;
                 unit
             }
             None => {
                 let given = Arc::new(Given::new(&snippet, item)?);
-                claim(&given)?;
+                let owner = claim(&given, None)?;
                 let output = evaluate(state, &given)?;
                 let reads = with(|session| session.memo.reads(&given.key))?;
-                PlayedUnit { given, output, reads }
+                let prints = !output.text.trim().is_empty();
+                PlayedUnit { given, output, reads, owner, prints }
             }
         };
         with(|session| {
-            if !unit.output.text.trim().is_empty() {
+            if unit.prints {
                 let index = session.units.len();
                 text.push_str(&format!("{MARK}{index}{MARK}{}{MARK}{MARK}", unit.output.text));
             }
@@ -72,12 +73,12 @@ pub(crate) fn render_each(state: &mut State, snippet: &str, items: &Value) -> Re
     Ok(safe(text))
 }
 
-/// Makes a unit part of this render, once.
-fn claim(given: &Given) -> Result<(), Error> {
+/// Makes a unit part of this render, once. Returns where the memo notes it; `noted` is where it did before.
+fn claim(given: &Given, noted: Option<u32>) -> Result<u32, Error> {
     session::try_with(|session| {
         let outer = session.frame().snippet.clone().unwrap_or_default();
-        if session.memo.see(&given.key, &outer) {
-            return Ok(());
+        if let Some(owner) = session.memo.see(&given.key, noted, &outer) {
+            return Ok(owner);
         }
         Err(Cause::usage(format!("`render_each` was given `{}` twice", given.key))
             .hint("give each object once, e.g. only from one list"))

@@ -75,6 +75,16 @@ impl Object {
         metadata.get("creationTimestamp")?.to_str()
     }
 
+    /// The value below these field names, if it is there.
+    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+        let (last, parents) = path.split_last()?;
+        let mut fields = &self.fields;
+        for name in parents {
+            fields = fields.get(name)?.downcast_object_ref::<Shaped>()?;
+        }
+        fields.get(last)
+    }
+
     /// The object as a value for templates.
     pub fn as_value(self: &Arc<Self>) -> Value {
         Value::from_dyn_object(Arc::clone(self))

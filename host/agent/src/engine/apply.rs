@@ -83,12 +83,26 @@ impl AgentTask {
         check_shape(&manifest).map_err(ApplyRefusal::Invalid)?;
         let mode = effective_mode(&manifest);
         self.promote(&manifest)?;
-        self.fence(&manifest, mode).await?;
+        self.fence(&manifest, mode)?;
         if mode == ApplyMode::RevertLkg {
             return self.revert_to_lkg(&manifest).await;
         }
 
-        let changes = match self.tree.compare(&manifest.files, &parts) {
+        // The worker is asked who it is while the new content is put together and proved; nothing is written before both
+        // are done.
+        let asked = (mode == ApplyMode::Auto && self.running.is_some()).then(|| {
+            let runtime = self.runtime.clone();
+            tokio::spawn(async move { runtime.worker_pid().await })
+        });
+        let compared = self.tree.compare(&manifest.files, &parts);
+        if mode == ApplyMode::Auto {
+            let seen = match asked {
+                Some(asked) => asked.await.ok().and_then(Result::ok),
+                None => None,
+            };
+            self.fence_worker(&manifest, seen).await?;
+        }
+        let changes = match compared {
             Ok(changes) => changes,
             Err(Unfit::Digest(path)) => {
                 return Err(ApplyRefusal::Invalid(format!("part `{path}` does not have its digest")).into());

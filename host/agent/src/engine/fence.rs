@@ -43,8 +43,8 @@ pub(crate) fn check_shape(manifest: &ApplyManifest) -> Result<(), String> {
 // === impl AgentTask ===
 
 impl AgentTask {
-    /// Epoch, plan and worker, in this order.
-    pub(crate) async fn fence(&mut self, manifest: &ApplyManifest, mode: ApplyMode) -> Result<(), ApplyRefusal> {
+    /// Epoch and plan, in this order; [`Self::fence_worker`] comes after them.
+    pub(crate) fn fence(&self, manifest: &ApplyManifest, mode: ApplyMode) -> Result<(), ApplyRefusal> {
         let seen = self.record.token.leader_epoch;
         if manifest.token.leader_epoch < seen {
             let message = format!("epoch {} is over: epoch {seen} has written", manifest.token.leader_epoch);
@@ -68,17 +68,24 @@ impl AgentTask {
             }
             (Some(_), Some(_)) => {}
         }
-        if mode == ApplyMode::Auto {
-            let worker = self.observe_worker().await;
-            if manifest.expected_worker.is_none() || manifest.expected_worker != worker {
-                let message = match worker {
-                    Some(worker) => format!("worker {} runs, not the expected one", worker.pid),
-                    None => "no worker answers".to_owned(),
-                };
-                return Err(self.conflict(ConflictReason::WorkerMismatch, message));
-            }
-        }
         Ok(())
+    }
+
+    /// Whether the expected worker runs, if `seen` is who answered at the runtime socket.
+    pub(crate) async fn fence_worker(
+        &mut self,
+        manifest: &ApplyManifest,
+        seen: Option<u32>,
+    ) -> Result<(), ApplyRefusal> {
+        let worker = self.judge_worker(seen).await;
+        if manifest.expected_worker.is_some() && manifest.expected_worker == worker {
+            return Ok(());
+        }
+        let message = match worker {
+            Some(worker) => format!("worker {} runs, not the expected one", worker.pid),
+            None => "no worker answers".to_owned(),
+        };
+        Err(self.conflict(ConflictReason::WorkerMismatch, message))
     }
 
     fn conflict(&self, reason: ConflictReason, message: String) -> ApplyRefusal {

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use imbl::Vector;
+
 use haptic_model::{CONFIG_PATH, Digest, ReasonCode, SectionKind, SectionRecord};
 
 use crate::plan::{Sides, script::Script};
@@ -14,6 +16,7 @@ use crate::plan::{Sides, script::Script};
 pub(super) struct ChangedBackends(pub(super) BTreeSet<Arc<str>>);
 
 type Texts<'a> = BTreeMap<&'a str, Vec<Digest>>;
+type Sections<'a> = Vec<&'a SectionRecord>;
 
 pub(super) fn compare(sides: Sides<'_>, script: &mut Script) -> ChangedBackends {
     let (old, next) = differing(&sides.old.sections, &sides.next.sections);
@@ -25,25 +28,26 @@ pub(super) fn compare(sides: Sides<'_>, script: &mut Script) -> ChangedBackends 
         }
         return ChangedBackends::default();
     }
-    compare_core(old, next, script);
-    compare_profiles(old, next, script);
-    changed_backends(old, next)
+    compare_core(&old, &next, script);
+    compare_profiles(&old, &next, script);
+    changed_backends(&old, &next)
 }
 
 /// What is left when the same start and the same end are taken away.
-fn differing<'a>(old: &'a [SectionRecord], next: &'a [SectionRecord]) -> (&'a [SectionRecord], &'a [SectionRecord]) {
-    let same = |(a, b): (&SectionRecord, &SectionRecord)| a.text == b.text && a.kind == b.kind && a.name == b.name;
-    let start = old.iter().zip(next).take_while(|&pair| same(pair)).count();
-    let (old, next) = (&old[start..], &next[start..]);
-    let end = old.iter().rev().zip(next.iter().rev()).take_while(|&pair| same(pair)).count();
-    (&old[..old.len() - end], &next[..next.len() - end])
+fn differing<'a>(old: &'a Vector<SectionRecord>, next: &'a Vector<SectionRecord>) -> (Sections<'a>, Sections<'a>) {
+    let same = |(a, b): &(&SectionRecord, &SectionRecord)| a.text == b.text && a.kind == b.kind && a.name == b.name;
+    let start = old.iter().zip(next).take_while(same).count();
+    let most = old.len().min(next.len()) - start;
+    let end = old.iter().rev().zip(next.iter().rev()).take(most).take_while(same).count();
+    let middle = |sections: &'a Vector<SectionRecord>| sections.iter().skip(start).take(sections.len() - start - end);
+    (middle(old).collect(), middle(next).collect())
 }
 
-fn of_kind(sections: &[SectionRecord], kind: SectionKind) -> impl Iterator<Item = &SectionRecord> {
-    sections.iter().filter(move |section| section.kind == kind)
+fn of_kind<'a>(sections: &[&'a SectionRecord], kind: SectionKind) -> impl Iterator<Item = &'a SectionRecord> {
+    sections.iter().copied().filter(move |section| section.kind == kind)
 }
 
-fn texts(sections: &[SectionRecord], kind: SectionKind) -> Texts<'_> {
+fn texts<'a>(sections: &[&'a SectionRecord], kind: SectionKind) -> Texts<'a> {
     let mut texts = Texts::new();
     for section in of_kind(sections, kind) {
         texts.entry(&section.name).or_default().push(section.text);
@@ -51,7 +55,7 @@ fn texts(sections: &[SectionRecord], kind: SectionKind) -> Texts<'_> {
     texts
 }
 
-fn compare_core(old: &[SectionRecord], next: &[SectionRecord], script: &mut Script) {
+fn compare_core(old: &[&SectionRecord], next: &[&SectionRecord], script: &mut Script) {
     if of_kind(old, SectionKind::Core).eq(of_kind(next, SectionKind::Core)) {
         return;
     }
@@ -75,7 +79,7 @@ fn compare_core(old: &[SectionRecord], next: &[SectionRecord], script: &mut Scri
 
 /// A profile that goes needs no reload of its own: each backend that used it is either removed by this diff too, or
 /// took another profile, and both have their own rule.
-fn compare_profiles(old: &[SectionRecord], next: &[SectionRecord], script: &mut Script) {
+fn compare_profiles(old: &[&SectionRecord], next: &[&SectionRecord], script: &mut Script) {
     let (before, after) = (texts(old, SectionKind::Profile), texts(next, SectionKind::Profile));
     for (name, text) in &after {
         match before.get(name) {
@@ -96,9 +100,9 @@ fn compare_profiles(old: &[SectionRecord], next: &[SectionRecord], script: &mut 
     }
 }
 
-fn changed_backends(old: &[SectionRecord], next: &[SectionRecord]) -> ChangedBackends {
+fn changed_backends(old: &[&SectionRecord], next: &[&SectionRecord]) -> ChangedBackends {
     let (before, after) = (texts(old, SectionKind::Backend), texts(next, SectionKind::Backend));
-    let of = |sections, other: &Texts<'_>, own: &Texts<'_>| {
+    let of = |sections: &[&SectionRecord], other: &Texts<'_>, own: &Texts<'_>| {
         of_kind(sections, SectionKind::Backend)
             .filter(|section| other.get(&*section.name) != own.get(&*section.name))
             .map(|section| section.name.clone())

@@ -143,9 +143,10 @@ impl Build {
         if let Some(lua) = files.get_mut("general/x.lua") {
             Arc::make_mut(lua).reload_on_change = true;
         }
+        let sections = sections.into();
         Plan {
             schema_version: PLAN_SCHEMA_VERSION,
-            id: Plan::identify(&sections, &files),
+            id: Plan::identify(&files),
             sections,
             profiles: self
                 .profiles

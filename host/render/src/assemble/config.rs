@@ -1,9 +1,10 @@
 //! The text of `haproxy.cfg`: core, then profiles, then backends, each sorted by name.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use haptic_model::{CONFIG_PATH, Digest, Finding, FindingCode, Origin, SectionKind, SectionRecord, SourceSpan};
+use imbl::Vector;
 
 use super::{Backends, Profiles, backend_section, profile_section, section};
 use crate::{
@@ -92,7 +93,7 @@ fn check_binds(compiled: &Compiled, outcome: &Outcome, text: &str) -> Result<(),
 pub(super) struct Written {
     pub(super) text: Bytes,
     /// For the plan: core, profiles, backends, in the order of the text.
-    pub(super) sections: Vec<SectionRecord>,
+    pub(super) sections: Vector<SectionRecord>,
     /// Who wrote which lines.
     pub(super) spans: Arc<Vec<SourceSpan>>,
     /// The index of the first backend's span; those of the others follow.
@@ -129,8 +130,7 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
         + profiles.values().map(|profile| profile.section.text.len() + 1).sum::<usize>()
         + backends.values().map(|(backend, _)| backend.text.len() + 1).sum::<usize>();
     let mut text = BytesMut::with_capacity(size);
-    let mut sections = core_sections(&core.text);
-    sections.reserve(profiles.len() + backends.len());
+    let mut sections: Vector<SectionRecord> = core_sections(&core.text).into();
     let outside = Arc::new(Origin { template: CONFIG_PATH.into(), unit: None, object: None });
     let origin_of = |unit: Option<usize>| match unit.and_then(|index| units.get(index)) {
         Some(unit) => Arc::clone(&unit.origin),
@@ -149,7 +149,7 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
         text.extend_from_slice(profile.section.text.as_bytes());
         spans.push(SourceSpan { first_line: line + 1, origin: origin_of(profile.owner) });
         line += 1 + lines(&profile.section.text);
-        sections.push(profile_section(&profile.section.record));
+        sections.push_back(profile_section(&profile.section.record));
     }
     let first_span = spans.len();
     let mut sizes = Vec::with_capacity(backends.len());
@@ -160,7 +160,7 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
         let size = Size::of(backend);
         line += size.lines;
         sizes.push(size);
-        sections.push(backend_section(&backend.record, backend.digest));
+        sections.push_back(backend_section(&backend.record, backend.digest));
     }
     Written { text: text.freeze(), sections, spans: Arc::new(spans), first_span, sizes }
 }
@@ -240,7 +240,13 @@ impl Written {
     pub(super) fn edit(&mut self, edits: &[Edit]) {
         let first = self.sections.len() - self.sizes.len();
         let begin = self.text.len() - self.sizes.iter().map(|size| size.bytes).sum::<usize>();
-        let place = |edit: &Edit| self.sections[first..].partition_point(|section| section.name < *edit.name());
+        let order = |section: &SectionRecord, name: &Arc<str>| match section.kind {
+            SectionKind::Core | SectionKind::Profile => Ordering::Less,
+            SectionKind::Backend => section.name.cmp(name),
+        };
+        let place = |edit: &Edit| match self.sections.binary_search_by(|section| order(section, edit.name())) {
+            Ok(place) | Err(place) => place - first,
+        };
         let places: Vec<usize> = edits.iter().map(place).collect();
         let changes = || edits.iter().zip(&places);
 
@@ -273,9 +279,16 @@ impl Written {
         if moves_lines {
             self.move_spans(changes(), begin);
         }
-        let section = |edit: &Edit| edit.now().map(|now| backend_section(&now.record, now.digest));
-        let sections = changes().map(|(edit, place)| (first + place, edit.takes_a_place(), section(edit)));
-        self.sections = spliced(std::mem::take(&mut self.sections), sections);
+        // From the end, so that the places before stay as they are.
+        for (edit, place) in edits.iter().zip(&places).rev() {
+            let section = edit.now().map(|now| backend_section(&now.record, now.digest));
+            match (edit.takes_a_place(), section) {
+                (true, Some(section)) => drop(self.sections.set(first + place, section)),
+                (true, None) => drop(self.sections.remove(first + place)),
+                (false, Some(section)) => self.sections.insert(first + place, section),
+                (false, None) => {}
+            }
+        }
     }
 
     /// Writes anew on which line each backend begins; the first one's text begins at byte `begin`.

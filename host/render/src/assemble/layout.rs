@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use imbl::OrdMap;
+
 use haptic_model::{BackendRecord, BindRecord, Finding, ProfileRecord};
 
 use super::{
@@ -88,7 +90,7 @@ impl Layout {
 
     /// What became of the units; `None` = what stayed is in another order.
     pub(super) fn steps(&self, units: &[Arc<UnitOutput>]) -> Option<Vec<Step>> {
-        align(&self.units, units, |unit| unit.origin.unit.as_deref().unwrap_or_default())
+        align(&self.units, units, Arc::ptr_eq, |unit| unit.origin.unit.as_deref().unwrap_or_default())
     }
 
     pub(super) fn units(&self) -> &[Arc<UnitOutput>] {
@@ -211,7 +213,8 @@ impl Layout {
         for step in steps {
             let (old, new) = step.places();
             if let (Some(old), Some(new)) = (old, new)
-                && Arc::ptr_eq(&self.units[old].profiles, &units[new].profiles)
+                && (Arc::ptr_eq(&self.units[old], &units[new])
+                    || Arc::ptr_eq(&self.units[old].profiles, &units[new].profiles))
             {
                 continue;
             }
@@ -249,7 +252,7 @@ impl Layout {
         self.profiles.iter().map(|(name, used)| (Arc::clone(name), used.section.record.clone())).collect()
     }
 
-    pub(super) fn backend_records(&self) -> BTreeMap<Arc<str>, Arc<BackendRecord>> {
+    pub(super) fn backend_records(&self) -> OrdMap<Arc<str>, Arc<BackendRecord>> {
         self.backends.iter().map(|(name, (section, _))| (Arc::clone(name), Arc::clone(&section.record))).collect()
     }
 }

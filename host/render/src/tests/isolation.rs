@@ -33,6 +33,8 @@ fn a_template_mistake_fails_the_render_and_names_the_line() {
         ("{{ 1 | nonsense }}", "unknown filter"),
         ("{% include 'nonsense' %}", "template not found"),
         ("{{ resources.things.fetch() }}", "needs at least one key"),
+        ("{{ resources.things.select('a') }}", "takes two arguments"),
+        ("{{ resources.things.select('', ['a']) }}", "is text like `spec.type`"),
         ("{{ resources.things.fetch('a', 'b', 'c') }}", "with 3 keys"),
         ("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "out of fuel"),
     ] {
@@ -40,6 +42,32 @@ fn a_template_mistake_fails_the_render_and_names_the_line() {
         let failure = fixture.failure(THREE);
         assert!(failure[0].contains(says), "{failure:?}");
         assert!(failure[0].contains("snippet unit:2"), "{failure:?}");
+    }
+}
+
+#[test]
+fn select_finds_objects_by_a_value_and_passes_over_those_without_it() {
+    let things = "things:
+- {metadata: {name: a, namespace: n}, spec: {class: x, port: 80}}
+- {metadata: {name: b, namespace: n}, spec: {class: y}}
+- {metadata: {name: c, namespace: n}, spec: text}
+- {metadata: {name: d, namespace: n}}
+- {metadata: {name: e, namespace: n}, spec: {class: x, port: 81}}
+";
+    for (path, wanted, found) in [
+        ("spec.class", "['x']", "[a-e]"),
+        ("spec.class", "['y', 'x']", "[a-b-e]"),
+        ("spec.class", "[]", "[]"),
+        ("spec.port", "[80, 82]", "[a]"),
+        ("spec", "['text']", "[c]"),
+        ("metadata.name", "['d', 'b']", "[b-d]"),
+        ("spec.class.x", "['x']", "[]"),
+    ] {
+        let selected =
+            format!("resources.things.select('{path}', {wanted}) | map(attribute='metadata.name') | join('-')");
+        let main = format!("global\n# {{{{ '[' ~ ({selected}) ~ ']' }}}}\n");
+        let rendered = text(&Fixture::new(&main, &[]).render(things), "haproxy.cfg");
+        assert!(rendered.contains(found), "{path} {wanted}: {rendered}");
     }
 }
 
