@@ -149,7 +149,8 @@ impl AgentTask {
                 }
                 Wake::Start => self.start_again().await,
             };
-            if let Err(error) = outcome {
+            // Whoever waited has its answer.
+            if let Err(error) = outcome.and_then(|()| self.tree.delete_forgotten()) {
                 error!(%error, "the agent stops");
                 return Err(error);
             }

@@ -26,6 +26,7 @@ pub(crate) struct Tree {
     /// Every file of the set, as last written or hashed.
     pub(crate) files: BTreeMap<FilePath, Digest>,
     next_backup: u64,
+    forgotten: Vec<u64>,
 }
 
 /// What an apply changes, with the configuration last.
@@ -65,7 +66,14 @@ impl Tree {
         for directory in [&stage, &backup] {
             fs::create_dir_all(directory).map_err(file_error("make", directory))?;
         }
-        let mut tree = Self { base: base.to_owned(), stage, backup, files: BTreeMap::new(), next_backup: 0 };
+        let mut tree = Self {
+            base: base.to_owned(),
+            stage,
+            backup,
+            files: BTreeMap::new(),
+            next_backup: 0,
+            forgotten: Vec::new(),
+        };
         tree.files = tree.hash()?;
         Ok(tree)
     }
@@ -214,7 +222,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts back what a journal holds. May be repeated after a crash; the backups stay until [`Tree::forget`].
+    /// Puts back what a journal holds. May be repeated after a crash; the backups stay until they are forgotten.
     pub(crate) fn restore(&mut self, journal: &Journal) -> Result<(), AgentError> {
         for (path, before) in &journal.entries {
             let target = self.base.join(path.as_str());
@@ -240,9 +248,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Deletes backups.
-    pub(crate) fn forget(&self, backups: impl Iterator<Item = u64>) -> Result<(), AgentError> {
-        for number in backups {
+    /// Backups that nobody needs any more.
+    pub(crate) fn forget(&mut self, backups: impl Iterator<Item = u64>) {
+        self.forgotten.extend(backups);
+    }
+
+    /// Deletes what was forgotten. For a large file that takes a millisecond, which no apply should wait for.
+    pub(crate) fn delete_forgotten(&mut self) -> Result<(), AgentError> {
+        for number in std::mem::take(&mut self.forgotten) {
             remove_if_there(&self.kept(number))?;
         }
         Ok(())

@@ -136,7 +136,7 @@ impl AgentTask {
         self.record.worker = self.running.map(|running| identity(running.worker));
         self.record.step = Step::Idle;
         self.save()?;
-        self.tree.forget(unneeded.into_iter())?;
+        self.tree.forget(unneeded.into_iter());
         self.at(ApplyStep::Committed)
     }
 
@@ -153,7 +153,7 @@ impl AgentTask {
         self.record.step = Step::Idle;
         self.load_at = None;
         self.save()?;
-        self.tree.forget(undo.backups().chain(to_lkg.backups()))?;
+        self.tree.forget(undo.backups().chain(to_lkg.backups()));
         self.at(ApplyStep::Committed)
     }
 
@@ -166,7 +166,8 @@ impl AgentTask {
         let to_lkg = std::mem::take(&mut self.record.to_lkg);
         self.record.lkg = Some(applied);
         self.save()?;
-        self.tree.forget(to_lkg.backups())
+        self.tree.forget(to_lkg.backups());
+        Ok(())
     }
 
     /// Puts back the files of the set that the worker serves. Nothing is loaded.
@@ -213,7 +214,8 @@ impl AgentTask {
         self.record.step = Step::Idle;
         self.load_at = None;
         self.save()?;
-        self.tree.forget(unneeded.into_iter())
+        self.tree.forget(unneeded.into_iter());
+        Ok(())
     }
 
     /// After a failed load: the previous set on disk, and in the worker too if that had taken parts of the new one.
