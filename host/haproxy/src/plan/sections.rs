@@ -5,9 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use imbl::Vector;
-
 use haptic_model::{CONFIG_PATH, Digest, ReasonCode, SectionKind, SectionRecord};
+use imbl::Vector;
 
 use crate::plan::{Sides, script::Script};
 

@@ -6,9 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use imbl::OrdMap;
-
 use haptic_model::{BackendRecord, BindRecord, Finding, ProfileRecord};
+use imbl::OrdMap;
 
 use super::{
     config::{self, Edit},
