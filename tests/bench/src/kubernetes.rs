@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use haptic_e2e::{
-    Connection, Load,
     cluster::{
         DEPLOYMENT, ENDPOINT_SLICE, POD, PodState,
-        served::{AGENT, HAPROXY, HAPTIC, HTTP, Served, route},
+        served::{AGENT, HAPROXY, HAPTIC, Served, route},
     },
     tls,
 };
@@ -19,15 +18,12 @@ use tokio::time::sleep;
 
 use crate::{
     Subject,
+    inside::{Client, Inside},
     stats::{self, Samples},
 };
 
 const CHANGES: usize = 100;
 const NEW_ROUTES: usize = 100;
-const BOUND: Duration = Duration::from_secs(30);
-/// Between two looks of the client that waits for an answer. Who asks without a pause takes the processors from those that
-/// are measured; who asks more seldom measures his own pauses.
-const RESOLUTION: Duration = Duration::from_micros(300);
 /// Between two changes that are measured one by one: each meets quiet debounce windows, of 100 ms by default, and what
 /// follows the last one off its path is done.
 const APART: Duration = Duration::from_millis(500);
@@ -39,12 +35,6 @@ enum Rhythm {
     Apart,
     /// As soon as the last one was served.
     InARow,
-}
-
-/// One client that asks again and again over one connection.
-struct Client {
-    address: std::net::SocketAddr,
-    connection: Option<Connection>,
 }
 
 pub(crate) fn measure(subject: &Subject) -> Result<()> {
@@ -74,9 +64,9 @@ async fn measured(routes: usize) -> Result<()> {
     room.ready_pods(HAPROXY, 1).await?;
     stats::print("controller started until HAProxy serves all of it", &stats::shown(began.elapsed()), "");
     let controller = running(&served, HAPTIC).await?;
-    let door = room.passage(&pod, HTTP).await?;
-    let mut client = Client { address: door.address(), connection: None };
-    client.until(&names(routes - 1).1, |pod| pod.is_some()).await?;
+    let inside = Inside::of(room, &pod).await?;
+    let client = inside.client();
+    client.until_other(&names(routes - 1).1, None).await?;
 
     for debounce in [None, Some("0")] {
         let with = if debounce.is_some() { ", debounce 0" } else { ", default debounce" };
@@ -84,12 +74,12 @@ async fn measured(routes: usize) -> Result<()> {
             set_debounce(&served, interval).await?;
         }
         let reloads = reloads(&served, &pod).await?;
-        let load = Load::start(door.address(), &Served::targets());
+        let load = inside.load(&Served::targets());
         load.flow(100).await;
-        endpoints(&served, &mut client, &backends, with).await?;
+        endpoints(&served, &client, &backends, with).await?;
         let first = routes + if debounce.is_some() { 2 * NEW_ROUTES } else { 0 };
         for (first, rhythm) in [(first, Rhythm::Apart), (first + NEW_ROUTES, Rhythm::InARow)] {
-            new_routes(&served, &mut client, &backends[0].1, first, rhythm, with).await?;
+            new_routes(&served, &client, &backends[0].1, first, rhythm, with).await?;
         }
         let report = load.finish().await;
         let now = self::reloads(&served, &pod).await?;
@@ -117,19 +107,18 @@ pub(crate) fn asleep(object: &mut Value) {
 }
 
 /// A patch of an EndpointSlice that moves a route to the other pod. Wants as many routes as there are changes.
-async fn endpoints(served: &Served, client: &mut Client, backends: &[(String, String)], with: &str) -> Result<()> {
+async fn endpoints(served: &Served, client: &Client, backends: &[(String, String)], with: &str) -> Result<()> {
     let (mut samples, mut written) = (Samples::default(), Samples::default());
     for round in 0..CHANGES {
         // Another route each time: an address that comes back while a client still uses its old server is a reload.
         let (name, host) = names(round);
         let now = client.ask(&host).await?.context("the route answers")?;
-        let (other, address) = backends.iter().find(|(name, _)| *name != now).context("there are two backends")?;
+        let (_, address) = backends.iter().find(|(name, _)| *name != now).context("there are two backends")?;
         let patch = json!({ "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }] });
         let began = Instant::now();
         served.room.objects.merge(ENDPOINT_SLICE, served.room.shop(), &name, &patch).await?;
         written.push(began.elapsed());
-        client.until(&host, |pod| pod == Some(&**other)).await?;
-        samples.push(began.elapsed());
+        samples.push(client.until_other(&host, Some(&now)).await? - began);
     }
     samples.print(&format!("endpoint change, API patch to first answer{with}"), "10/40 ms");
     written.print("  of it until the API server answers the patch", "");
@@ -139,7 +128,7 @@ async fn endpoints(served: &Served, client: &mut Client, backends: &[(String, St
 /// Service and slice are there; the Ingress is what makes the route.
 async fn new_routes(
     served: &Served,
-    client: &mut Client,
+    client: &Client,
     address: &str,
     first: usize,
     rhythm: Rhythm,
@@ -158,8 +147,7 @@ async fn new_routes(
         let began = Instant::now();
         room.objects.apply(&ingress).await?;
         written.push(began.elapsed());
-        client.until(&host, |pod| pod.is_some()).await?;
-        samples.push(began.elapsed());
+        samples.push(client.until_other(&host, None).await? - began);
     }
     let (how, goal) = match rhythm {
         Rhythm::Apart => ("new route, API write to first 200", "p99 50 ms"),
@@ -224,38 +212,4 @@ async fn memory(served: &Served, controller: &PodState) -> Result<u64> {
 
 fn names(number: usize) -> (String, String) {
     (format!("route-{number}"), format!("route-{number}.localhost"))
-}
-
-/// The runtime's own timer counts milliseconds, and rounds up.
-#[allow(clippy::disallowed_methods, reason = "the pause is the resolution of what is measured")]
-fn pause() {
-    std::thread::sleep(RESOLUTION);
-}
-
-// === impl Client ===
-
-impl Client {
-    /// The pod that answers for the host; `None` = nobody does.
-    async fn ask(&mut self, host: &str) -> Result<Option<String>> {
-        let mut connection = match self.connection.take() {
-            Some(connection) if !connection.closed_while_idle() => connection,
-            _ => Connection::open(self.address).await?,
-        };
-        let answer = connection.request(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
-        if !answer.wants_close() {
-            self.connection = Some(connection);
-        }
-        Ok(answer.pod())
-    }
-
-    async fn until(&mut self, host: &str, right: impl Fn(Option<&str>) -> bool) -> Result<()> {
-        let began = Instant::now();
-        while began.elapsed() < BOUND {
-            if right(self.ask(host).await?.as_deref()) {
-                return Ok(());
-            }
-            tokio::task::spawn_blocking(pause).await?;
-        }
-        bail!("{host} was not served as it should be within {BOUND:?}")
-    }
 }

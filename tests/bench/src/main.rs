@@ -9,6 +9,7 @@
 
 mod admission;
 mod cluster;
+mod inside;
 mod kubernetes;
 mod live;
 mod plugins;
