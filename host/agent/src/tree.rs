@@ -41,7 +41,20 @@ pub(crate) struct Written {
     pub(crate) path: FilePath,
     pub(crate) kind: FileKind,
     pub(crate) digest: Digest,
-    content: Bytes,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Whole(Bytes),
+    /// `part` between the base up to `offset` and the base from `rest` on. Never joined: a large configuration would be
+    /// copied once more.
+    Patched {
+        base: Vec<u8>,
+        offset: usize,
+        rest: usize,
+        part: Bytes,
+    },
 }
 
 /// Content that does not belong to a manifest's digests.
@@ -132,24 +145,22 @@ impl Tree {
             if self.files.get(&file.path) == Some(&file.digest) {
                 continue;
             }
-            let Some(content) = parts.get(&file.path) else {
+            let Some(part) = parts.get(&file.path) else {
                 missing.push(file.path.clone());
                 continue;
             };
             let content = match &file.patch {
-                None => content.clone(),
-                Some(patch) => match self.patched(&file.path, patch, content) {
-                    Some(made) if made.len() as u64 == file.size && Digest::of(&made) == file.digest => made,
-                    // The file is not what its sender takes it for: the whole content mends that.
-                    _ => {
-                        missing.push(file.path.clone());
-                        continue;
-                    }
-                },
+                None => Some(Content::Whole(part.clone())),
+                Some(patch) => self.patched(&file.path, patch, part),
             };
-            if file.patch.is_none() && (content.len() as u64 != file.size || Digest::of(&content) != file.digest) {
-                return Err(Unfit::Digest(file.path.clone()));
-            }
+            let Some(content) = content.filter(|content| content.is_of(file)) else {
+                if file.patch.is_none() {
+                    return Err(Unfit::Digest(file.path.clone()));
+                }
+                // The file is not what its sender takes it for: the whole content mends that.
+                missing.push(file.path.clone());
+                continue;
+            };
             let path = file.path.clone();
             changes.written.push(Written { path, kind: file.kind, digest: file.digest, content });
         }
@@ -162,15 +173,14 @@ impl Tree {
     }
 
     /// `None` = there is no such file, or it is too short.
-    fn patched(&self, path: &FilePath, patch: &FilePatch, part: &Bytes) -> Option<Bytes> {
+    fn patched(&self, path: &FilePath, patch: &FilePatch, part: &Bytes) -> Option<Content> {
         if self.files.get(path) != Some(&patch.base) {
             return None;
         }
         let base = fs::read(self.base.join(path.as_str())).ok()?;
         let offset = usize::try_from(patch.offset).ok()?;
         let rest = offset.checked_add(usize::try_from(patch.replaced).ok()?)?;
-        let (before, after) = (base.get(..offset)?, base.get(rest..)?);
-        Some([before, part, after].concat().into())
+        (rest <= base.len()).then(|| Content::Patched { base, offset, rest, part: part.clone() })
     }
 
     /// Writes the new content beside the tree.
@@ -183,7 +193,8 @@ impl Tree {
                 FileKind::Config | FileKind::Map | FileKind::CrtList | FileKind::General => 0o644,
             };
             let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
-            file.and_then(|mut file| file.write_all(&written.content)).map_err(file_error("write", &path))?;
+            file.and_then(|mut file| written.content.pieces().into_iter().try_for_each(|piece| file.write_all(piece)))
+                .map_err(file_error("write", &path))?;
         }
         Ok(())
     }
@@ -267,6 +278,23 @@ impl Tree {
 
     fn kept(&self, number: u64) -> PathBuf {
         self.backup.join(number.to_string())
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    fn pieces(&self) -> [&[u8]; 3] {
+        match self {
+            Self::Whole(content) => [content, &[], &[]],
+            Self::Patched { base, offset, rest, part } => [&base[..*offset], part, &base[*rest..]],
+        }
+    }
+
+    fn is_of(&self, file: &ManifestFile) -> bool {
+        let pieces = self.pieces();
+        let size: usize = pieces.iter().map(|piece| piece.len()).sum();
+        size as u64 == file.size && Digest::of_pieces(pieces) == file.digest
     }
 }
 

@@ -15,7 +15,7 @@ mod op;
 mod plan;
 mod rendered;
 
-pub use digest::{Digest, Framer, InvalidDigest, PlanId};
+pub use digest::{Checkpoints, Digest, Framer, InvalidDigest, PlanId};
 pub use file::{File, FileKind, FilePath, FileSet, InvalidFilePath};
 pub use finding::{Finding, FindingCode, Severity, SourceLocation};
 pub use object::ObjectRef;

@@ -53,7 +53,7 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
         (Some(layout), Some(steps)) => layout.follow(outcome, &steps),
         _ => Err(Box::new(outcome)),
     };
-    let (layout, changed) = match followed {
+    let (mut layout, changed) = match followed {
         Ok((layout, changed)) => (layout, Some(changed)),
         Err(outcome) => (Layout::new(compiled, *outcome)?, None),
     };
@@ -61,7 +61,7 @@ pub(crate) fn assemble(compiled: &Compiled, outcome: Outcome, memo: &mut Memo) -
     findings.sort();
     findings.dedup();
 
-    let digest = Digest::of(&layout.written.text);
+    let digest = layout.written.digest();
     let (config, config_record) = match &earlier {
         Some((config, config_record, _)) if config.digest == digest => (config.clone(), Arc::clone(config_record)),
         _ => {

@@ -3,7 +3,9 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use haptic_model::{CONFIG_PATH, Digest, Finding, FindingCode, Origin, SectionKind, SectionRecord, SourceSpan};
+use haptic_model::{
+    CONFIG_PATH, Checkpoints, Digest, Finding, FindingCode, Origin, SectionKind, SectionRecord, SourceSpan,
+};
 use imbl::Vector;
 
 use super::{Backends, Profiles, backend_section, profile_section, section};
@@ -100,6 +102,9 @@ pub(super) struct Written {
     first_span: usize,
     /// Of each backend, by name. Their text is the last part of all text.
     sizes: Vec<Size>,
+    /// How much of the text's beginning the checkpoints know.
+    hashed: usize,
+    checkpoints: Checkpoints,
 }
 
 /// A change of one backend.
@@ -162,7 +167,8 @@ pub(super) fn write(core: &Core, profiles: &Profiles, backends: &Backends, units
         sizes.push(size);
         sections.push_back(backend_section(&backend.record, backend.digest));
     }
-    Written { text: text.freeze(), sections, spans: Arc::new(spans), first_span, sizes }
+    let (hashed, checkpoints) = (0, Checkpoints::default());
+    Written { text: text.freeze(), sections, spans: Arc::new(spans), first_span, sizes, hashed, checkpoints }
 }
 
 /// Splits at section keywords, which only names parts for a person: every byte is in some section, and equality of
@@ -269,6 +275,7 @@ impl Written {
         }
         text.extend_from_slice(&self.text[copied..]);
         self.text = text.freeze();
+        self.hashed = self.hashed.min(places.first().map_or(usize::MAX, |place| offsets[*place]));
 
         let size = |(edit, place): (&Edit, &usize)| (*place, edit.takes_a_place(), edit.now().map(Size::of));
         let moves_lines = changes().any(|(edit, place)| {
@@ -289,6 +296,13 @@ impl Written {
                 (false, None) => {}
             }
         }
+    }
+
+    /// Costs what comes after the first change since the last time.
+    pub(super) fn digest(&mut self) -> Digest {
+        let digest = Digest::again(&self.text, self.hashed, &mut self.checkpoints);
+        self.hashed = self.text.len();
+        digest
     }
 
     /// Writes anew on which line each backend begins; the first one's text begins at byte `begin`.
