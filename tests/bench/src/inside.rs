@@ -15,12 +15,15 @@ use haptic_e2e::{
     cluster::{PodState, Room, served::HTTP},
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    time::sleep,
+};
 
 const BOUND: Duration = Duration::from_secs(30);
 /// Between two looks of the client that waits for an answer. Who asks without a pause takes the processors from those that
 /// are measured; who asks more seldom measures his own pauses.
-const RESOLUTION: Duration = Duration::from_micros(300);
+const RESOLUTION: Duration = Duration::from_millis(1);
 
 /// A runtime of which every thread is in the network of one pod.
 pub(crate) struct Inside {
@@ -120,14 +123,8 @@ impl Visitor {
             if pod.is_some() && pod.as_deref() != old {
                 return Ok(Instant::now());
             }
-            tokio::task::spawn_blocking(pause).await?;
+            sleep(RESOLUTION).await;
         }
         bail!("{host} was not served as it should be within {BOUND:?}")
     }
-}
-
-/// The runtime's own timer counts milliseconds, and rounds up.
-#[allow(clippy::disallowed_methods, reason = "the pause is the resolution of what is measured")]
-fn pause() {
-    std::thread::sleep(RESOLUTION);
 }

@@ -36,13 +36,12 @@ fn nothing_is_left_unfinished_or_waits_by_the_clock() -> Result<()> {
         if source.path.file_name().is_some_and(|name| name == "mod.rs") {
             broken.push(format!("{}: a module is `foo.rs` beside `foo/`", source.path.display()));
         }
-        // A guest that sleeps is one of the faults that the host is tested against; a bench asks again after a pause that
-        // is shorter than the runtime's timer can count, and its result tells what it waited for.
-        let may_sleep = ["tests/guests", "tests/bench"].iter().any(|folder| source.path.starts_with(folder));
+        // A guest that sleeps is one of the faults that the host is tested against.
+        let guest = source.path.starts_with("tests/guests");
         for (number, line) in source.text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
             for (word, only_tests, why) in rules {
-                if code.contains(word) && !(may_sleep && word.contains("sleep")) && (!only_tests || source.is_test()) {
+                if code.contains(word) && !(guest && word.contains("sleep")) && (!only_tests || source.is_test()) {
                     broken.push(format!("{}:{}: `{word}`: {why}", source.path.display(), number + 1));
                 }
             }

@@ -15,6 +15,7 @@ use crate::check::{
     jail::{self, Parent},
 };
 
+/// Whose child HAProxy is while it checks. Default: this process's.
 #[derive(Clone, Debug, Default)]
 pub enum Starter {
     /// This process, which is copied for it: that costs what the process is large, and slows down what it does next.
